@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include "lang/ast.hpp"
+#include "lang/diagnostics.hpp"
+#include "lang/source.hpp"
+
+namespace plimsoll {
+
+/// Limits that keep hostile input from exhausting the machine; passing one is a clear error.
+inline constexpr std::uint32_t kMaxFileBytes = 16u << 20;
+inline constexpr int kMaxNesting = 200;
+
+/// Parses one file of \a sources. Every independent syntax error is reported; what could be
+/// understood is returned even then. The only door to the grammar (Boost.Spirit X3 stays behind it).
+ast::File parse(const Sources& sources, std::uint32_t file, Diagnostics&);
+
+}  // namespace plimsoll
