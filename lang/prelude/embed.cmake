@@ -19,5 +19,7 @@ foreach(FILE ${FILES})
   endif()
   string(APPEND BODY "},\n")
 endforeach()
-string(APPEND BODY "};\nconst unsigned kPreludeFileCount = sizeof kPreludeFiles / sizeof kPreludeFiles[0];\n}  // namespace plimsoll::lang\n")
+list(LENGTH FILES COUNT)
+# The empty entry at the end is not counted: an array may not be empty.
+string(APPEND BODY "{nullptr, nullptr}};\nconst unsigned kPreludeFileCount = ${COUNT};\n}  // namespace plimsoll::lang\n")
 file(WRITE ${OUT} "${BODY}")

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <string>
+
+namespace plimsoll::cli {
+
+/// The program's version, and the compiler and libraries it was built with: what a bug report
+/// needs.
+std::string version_text();
+
+}  // namespace plimsoll::cli
