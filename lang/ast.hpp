@@ -51,10 +51,25 @@ enum class ExprKind : std::uint8_t {
 
 /// From loosest to tightest, see LANGUAGE.md §3.
 enum class Op : std::uint8_t {
-  implies, logical_or, logical_and, logical_not,
-  equal, not_equal, less, less_equal, greater, greater_equal, in,
+  implies,
+  logical_or,
+  logical_and,
+  logical_not,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  in,
   range,
-  add, subtract, multiply, divide, floor_divide, negate, power,
+  add,
+  subtract,
+  multiply,
+  divide,
+  floor_divide,
+  negate,
+  power,
 };
 
 struct Expr {
@@ -97,13 +112,13 @@ enum class EntryKind : std::uint8_t {
 struct Entry {
   EntryKind kind = EntryKind::assign;
   Span span;
-  Span keyword;             ///< of `repeat`, `item` …; empty for assign and narrow
-  Name name;                ///< assigned name, parameter, state, saved value, recompute word …
-  std::string label;        ///< item, require, prefer: the string, without quotes
+  Span keyword;       ///< of `repeat`, `item` …; empty for assign and narrow
+  Name name;          ///< assigned name, parameter, state, saved value, recompute word …
+  std::string label;  ///< item, require, prefer: the string, without quotes
   Span label_span;
   std::vector<Name> words;  ///< on: the ops; item: {"each" target}
   ExprPtr value;
-  ExprPtr value2;           ///< param: the set after `in`; prefer: its weight
+  ExprPtr value2;  ///< param: the set after `in`; prefer: its weight
   std::vector<Entry> body;
 };
 
@@ -126,10 +141,11 @@ struct Declaration {
 
 struct Use {
   std::string path;
-  Span span;       ///< the string
+  Span span;  ///< the string
 };
 
-/// A comment, for fmt: `#` to the end of the line. `own_line` where nothing precedes it on its line.
+/// A comment, for fmt: `#` to the end of the line. `own_line` where nothing precedes it on its
+/// line.
 struct Comment {
   Span span;
   bool own_line = false;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -40,13 +41,19 @@ struct Diagnostic {
   }
 };
 
-/// Collects the diagnostics of a compilation. Mistakes of users are values in here, never exceptions
-/// that leave the library. The same message at the same place is kept once.
+/// Collects the diagnostics of a compilation. Mistakes of users are values in here, never
+/// exceptions that leave the library. The same message at the same place is kept once.
 class Diagnostics {
  public:
-  Diagnostic& error(Span where, std::string message) { return add(Severity::error, where, std::move(message)); }
-  Diagnostic& warning(Span where, std::string message) { return add(Severity::warning, where, std::move(message)); }
-  Diagnostic& note(Span where, std::string message) { return add(Severity::note, where, std::move(message)); }
+  Diagnostic& error(Span where, std::string message) {
+    return add(Severity::error, where, std::move(message));
+  }
+  Diagnostic& warning(Span where, std::string message) {
+    return add(Severity::warning, where, std::move(message));
+  }
+  Diagnostic& note(Span where, std::string message) {
+    return add(Severity::note, where, std::move(message));
+  }
 
   bool has_errors() const { return errors_ > 0; }
   std::size_t error_count() const { return errors_; }
@@ -69,11 +76,11 @@ class InternalError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-#define PLIMSOLL_ASSERT(condition)                                                             \
-  do {                                                                                         \
-    if (!(condition))                                                                          \
-      throw ::plimsoll::InternalError(                                                         \
-          fmt::format("{}:{}: assertion failed: {}", __FILE__, __LINE__, #condition));         \
+#define PLIMSOLL_ASSERT(condition)                                                     \
+  do {                                                                                 \
+    if (!(condition))                                                                  \
+      throw ::plimsoll::InternalError(                                                 \
+          fmt::format("{}:{}: assertion failed: {}", __FILE__, __LINE__, #condition)); \
   } while (false)
 
 /// The candidate nearest to \a name, or "" if none is near enough to be meant.

@@ -13,7 +13,8 @@ inline constexpr std::uint32_t kMaxFileBytes = 16u << 20;
 inline constexpr int kMaxNesting = 200;
 
 /// Parses one file of \a sources. Every independent syntax error is reported; what could be
-/// understood is returned even then. The only door to the grammar (Boost.Spirit X3 stays behind it).
+/// understood is returned even then. The only door to the grammar (Boost.Spirit X3 stays behind
+/// it).
 ast::File parse(const Sources& sources, std::uint32_t file, Diagnostics&);
 
 }  // namespace plimsoll

@@ -12,15 +12,15 @@ namespace plimsoll {
 
 __extension__ typedef __int128 Int128;
 
-/// Thrown where exact arithmetic has no answer: overflow of 128 bits, division by zero. The evaluator
-/// catches it at the node that was computed and turns it into a diagnostic there.
+/// Thrown where exact arithmetic has no answer: overflow of 128 bits, division by zero. The
+/// evaluator catches it at the node that was computed and turns it into a diagnostic there.
 class ArithmeticError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// An exact rational number: numerator and denominator of 128 bits, in lowest terms, denominator > 0.
-/// Every operation is exact or throws ArithmeticError.
+/// An exact rational number: numerator and denominator of 128 bits, in lowest terms, denominator >
+/// 0. Every operation is exact or throws ArithmeticError.
 class Rational {
  public:
   constexpr Rational() = default;
@@ -28,8 +28,8 @@ class Rational {
   constexpr Rational(int value) : num_(value) {}           // NOLINT
   static Rational integer(Int128 value);
   static Rational fraction(Int128 num, Int128 den);
-  /// From decimal text: digits, '_' between digits, one '.', an exponent. nullopt where it is malformed.
-  /// Throws ArithmeticError where it does not fit.
+  /// From decimal text: digits, '_' between digits, one '.', an exponent. nullopt where it is
+  /// malformed. Throws ArithmeticError where it does not fit.
   static std::optional<Rational> parse(std::string_view);
 
   Int128 num() const { return num_; }
@@ -54,7 +54,9 @@ class Rational {
   friend Rational operator-(const Rational&, const Rational&);
   friend Rational operator*(const Rational&, const Rational&);
   friend Rational operator/(const Rational&, const Rational&);
-  friend bool operator==(const Rational& a, const Rational& b) { return a.num_ == b.num_ && a.den_ == b.den_; }
+  friend bool operator==(const Rational& a, const Rational& b) {
+    return a.num_ == b.num_ && a.den_ == b.den_;
+  }
   friend bool operator<(const Rational& a, const Rational& b);
   friend bool operator>(const Rational& a, const Rational& b) { return b < a; }
   friend bool operator<=(const Rational& a, const Rational& b) { return !(b < a); }

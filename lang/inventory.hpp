@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lang/expr.hpp"
+#include "lang/program.hpp"
+#include "lang/source.hpp"
+
+/// The inventory of a job: one row an allocation class, and the order in which a micro-batch makes
+/// and frees them. Everything that prices memory reads this; nothing else decides what is live
+/// when.
+namespace plimsoll {
+
+#define PLIMSOLL_CATEGORIES(X)                                                                     \
+  X(weights)                                                                                       \
+  X(gradients) X(master) X(moments) X(activations) X(kv_cache) X(buffers) X(workspace) X(overhead) \
+      X(fragmentation)
+
+enum class Category : std::uint8_t {
+#define X(name) name,
+  PLIMSOLL_CATEGORIES(X)
+#undef X
+};
+inline constexpr std::size_t kCategoryCount = 10;
+std::string_view name(Category);
+
+/// The phases of a step, in order; kept between steps: update..forward.
+enum class Phase : std::uint8_t { forward, backward, update };
+
+enum class LifetimeKind : std::uint8_t {
+  always,           ///< from start-up on
+  from_first_step,  ///< made lazily by the first optimizer step (Adam's moments)
+  step,             ///< during a step
+  microbatch,       ///< a micro-batch's forward to its backward: times the micro-batches in flight
+  op,               ///< while one op (or layer) runs, forward and backward
+  span,  ///< the phases `from`..`to`; one phase where they are equal; update..forward wraps
+};
+
+struct Lifetime {
+  LifetimeKind kind = LifetimeKind::always;
+  Phase from = Phase::forward, to = Phase::forward;
+  bool early = false, late = false;  ///< also through the neighbouring layer, in execution order
+  std::string str() const;           ///< "always", "micro-batch", "backward..update" …
+};
+
+/// Where an item lies: on every stage, or with a segment (times the segments of its class on the
+/// stage).
+struct Place {
+  enum Kind : std::uint8_t { stage, layer_class, root_segment } kind = stage;
+  std::uint32_t index = 0;
+};
+
+/// How equal items of one stage come together.
+enum class Combine : std::uint8_t {
+  add,   ///< each instance counts
+  once,  ///< instances with one `key` count once (each shape)
+  max,   ///< the largest instance counts
+};
+
+/// One line of the bill.
+struct Item {
+  std::string name;
+  Category category = Category::activations;
+  std::string dtype;  ///< "bf16"; "" for plain bytes
+  std::string shape;  ///< "(8192, 28672)", "(mbs*seq/cp, 8192)" — what one instance is
+  Expr bytes;         ///< one instance on one rank, not yet rounded; states: before `shard`
+  Expr shard;  ///< states: ranks that divide the sum of this item on a stage; constant 1 otherwise
+  Lifetime lifetime;
+  Place place;
+  Combine combine = Combine::add;
+  std::string key;         ///< of Combine::once
+  std::string divided_by;  ///< "tp, shard" — which variables divide it
+  std::string source;      ///< a paper's equation, or the stack and the place in it
+  std::string stream;      ///< the allocator's pool; "" is the default one
+  Span origin;
+  bool outside = false;  ///< not in the framework's allocator (context, communicators)
+};
+
+/// A tensor of a segment's trace.
+struct TraceTensor {
+  std::string name;
+  Expr bytes;  ///< integer on every valid layout
+  Category category = Category::activations;
+  std::uint32_t item = kNone;  ///< the inventory's row that it is an instance of
+};
+
+struct TraceEvent {
+  enum Kind : std::uint8_t { alloc, free, run } kind;
+  std::uint32_t index;  ///< tensor, or op (run: a moment at which the live bytes count)
+  bool recomputing = false;
+};
+
+/// What one segment allocates and frees for one micro-batch. Tensors that forward leaves live are
+/// saved; backward ends with none of them. The value handed over from the neighbouring segment is
+/// allocated at the start and the one handed on is freed at the end, with no moment in between.
+struct SegmentTrace {
+  std::vector<TraceTensor> tensors;
+  std::vector<TraceEvent> forward, backward;
+};
+
+/// How a layer is recomputed: 0 none, 1 full, 2… the framework's modes in order.
+using RecomputeMode = std::uint32_t;
+
+/// A value that several segments read (an encoder's output): held once a stage and micro-batch.
+struct SharedValue {
+  ValueId value;
+  std::uint32_t first_segment, last_segment;  ///< made in or before, read last in
+  Expr bytes;
+  Expr gradient_bytes;
+};
+
+struct Inventory {
+  const Program* program = nullptr;
+  std::vector<Item> items;
+  /// traces[mode][k]: k < class_count: the layer class; then the root segments in order.
+  std::vector<std::vector<SegmentTrace>> traces;
+  std::vector<std::string> recompute_modes;  ///< "none", "full", "selective" …
+  std::vector<SharedValue> shared;
+  std::vector<std::uint32_t> root_segments;  ///< segment indices, in order
+  std::vector<Expr> boundary_bytes;          ///< per segment: what a stage cut after it sends
+  std::string hbm_note;
+  Rational reserved_factor = 1;  ///< reserved over allocated, until the allocator replays it
+  std::string reserved_source;
+
+  std::uint32_t trace_of(std::uint32_t segment) const;
+};
+
+}  // namespace plimsoll

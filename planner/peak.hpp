@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/layout.hpp"
+
+/// The closed form of peak memory (rung 1 of the ladder): the maximum over a few dozen moments of
+/// each stage, by exact integers. This is THE definition of what fits.
+namespace plimsoll {
+
+/// One line of a stage's bill at a moment.
+struct BillLine {
+  std::uint32_t item = kNone;  ///< row of the inventory; kNone: rounding, fragmentation
+  std::string name;
+  Category category = Category::activations;
+  Int128 bytes = 0;     ///< on one rank, at the moment
+  std::string formula;  ///< over layout variables
+  std::string lifetime;
+  std::string divided_by;
+  std::string source;
+};
+
+struct StageBill {
+  std::int64_t stage = 0;
+  std::int64_t layers = 0;
+  std::int64_t in_flight = 1;  ///< micro-batches (or chunk-forwards, interleaved) held at the peak
+  std::vector<BillLine>
+      lines;  ///< live at the peak; with rounding and fragmentation they add up to peak_bytes
+  std::array<Int128, kCategoryCount> categories{};
+  Int128 live_bytes = 0;        ///< tensors, before any rounding
+  Int128 allocated_bytes = 0;   ///< what the framework's allocator reports
+  Int128 reserved_bytes = 0;    ///< its segments
+  Int128 peak_bytes = 0;        ///< all of it, with context and communicators
+  std::string peak_moment;      ///< "backward of layer 19, linear down"
+  Int128 first_step_bytes = 0;  ///< peak of the first step (optimizer states not yet made)
+  Int128 steady_bytes = 0;      ///< between steps
+  Int128 update_bytes = 0;      ///< during the optimizer step
+  std::vector<std::pair<std::string, Int128>>
+      moments;  ///< each candidate moment's peak, largest first
+};
+
+struct Bill {
+  Layout layout;
+  std::vector<StageBill> stages;
+  std::int64_t peak_stage = 0;
+  Int128 peak_bytes = 0;
+  Int128 hbm_bytes = 0;  ///< of the peak stage's GPU, less what others occupy
+  Int128 params = 0;
+  bool fits = false;
+  std::string verdict;  ///< "fits", "edge", "does not fit"
+  // serve
+  std::int64_t sequences = 0, kv_blocks = 0;
+  std::optional<std::int64_t> kv_tokens;
+};
+
+/// The full bill of a resolved layout, itemised.
+Bill bill(const Problem&, const Layout&);
+
+/// Peak only, for searching. Keeps what it computed for equal (tp, cp, ep, etp, mbs, sp, …), so
+/// that neighbouring layouts cost a few additions.
+class Pricer {
+ public:
+  explicit Pricer(const Problem&);
+  ~Pricer();
+  struct Peak {
+    Int128 bytes = 0;
+    std::int64_t stage = 0;
+    bool fits = false;
+    Int128 headroom_bytes = 0;  ///< hbm - bytes at the tightest stage
+  };
+  Peak peak(const Layout&);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "planner/layout.hpp"
+
+/// The time of one optimizer step: roofline of each op, collectives over the links they cross,
+/// pipeline schedule, data-parallel traffic, optimizer. Source of formulas and constants:
+/// ../shared/TIME.md.
+namespace plimsoll {
+
+struct StepTime {
+  std::int64_t nanoseconds = 0;  ///< of one step
+  /// Seconds of the step that each cause accounts for (exposed, not hidden behind another).
+  double compute = 0, tp = 0, cp = 0, ep = 0, dp = 0, p2p = 0, bubble = 0, recompute = 0,
+         optimizer = 0;
+  double bubble_share = 0;       ///< of the step
+  double model_flops = 0;        ///< of a step, all GPUs, without recomputation
+  double mfu = 0;                ///< model FLOPs over peak
+  double tokens_per_second = 0;  ///< whole cluster
+  double tflops_per_gpu = 0;
+};
+
+/// Keeps per-class times for equal (tp, cp, ep, etp, mbs, sp), like Pricer.
+class Clock {
+ public:
+  explicit Clock(const Problem&);
+  ~Clock();
+  StepTime step(const Layout&);
+  /// Admissible: never above step(layout).nanoseconds for this layout, whatever its stage_layers
+  /// are.
+  std::int64_t lower_bound(const Layout&);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plimsoll
