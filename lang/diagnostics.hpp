@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,8 @@ class Diagnostics {
   Diagnostic& add(Severity, Span, std::string message);
 
   std::vector<std::unique_ptr<Diagnostic>> all_;
+  std::unordered_set<std::string> seen_;
+  std::unique_ptr<Diagnostic> repeated_;
   std::size_t errors_ = 0;
 };
 

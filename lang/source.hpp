@@ -22,6 +22,10 @@ struct Span {
   Span to(Span last) const { return {file, begin, last.end}; }
 };
 
+/// The length of the well-formed UTF-8 sequence that \a text begins with, and its code point; 0
+/// where there is none (cut off, overlong, a surrogate, past U+10FFFF).
+std::size_t decode_utf8(std::string_view text, std::uint32_t& code_point);
+
 /// Line and column as people count them: from 1, columns in UTF-8 code points.
 struct Position {
   unsigned line = 1;
