@@ -15,11 +15,12 @@
 /// in segments (layers and what stands beside them). Widths are numbers; tokens are symbolic.
 namespace plimsoll {
 
-#define PLIMSOLL_OP_KINDS(X)                                                                      \
-  X(embedding)                                                                                    \
-  X(input) X(merge) X(learned_positions) X(relative_bias) X(rope) X(linear) X(rmsnorm)            \
-      X(layernorm) X(attention) X(gelu) X(relu) X(squared_relu) X(silu) X(tanh) X(softcap) X(add) \
-          X(mul) X(glu) X(concat) X(dropout) X(experts) X(combine) X(mamba2) X(cross_entropy)
+#define PLIMSOLL_OP_KINDS(X)                                                                       \
+  X(embedding)                                                                                     \
+  X(input)                                                                                         \
+  X(merge) X(learned_positions) X(relative_bias) X(rope) X(linear) X(rmsnorm) X(layernorm)         \
+      X(attention) X(gelu) X(relu) X(squared_relu) X(silu) X(tanh) X(softcap) X(add) X(mul) X(glu) \
+          X(concat) X(dropout) X(experts) X(combine) X(mamba2) X(cross_entropy)
 
 enum class OpKind : std::uint8_t {
 #define X(name) name,
@@ -71,18 +72,25 @@ struct Weight {
   WeightId tied_to =
       kNone;  ///< shares the storage of this weight (counted once a stage, and once a model)
   bool vocabulary = false;  ///< its columns (head) or rows (embedding) are the padded vocabulary
+  std::uint32_t block = 0;  ///< index in Program::blocks of the blocks that it was made in
   Span span;
 
   std::int64_t numel() const { return rows * cols * copies; }
 };
 
 /// One op. Attributes that a kind does not use stay at their defaults.
+/// experts reads the layer's value and makes the routed rows that its body reads; its weights are
+/// the router and, with router_bias, its vector. The body's ops follow, then one combine op: its
+/// input is the body's result, whose Value::experts is the experts op, its output is back in the
+/// layer. mamba2's weights: in_proj, conv, conv bias, dt_bias, A, D, norm, out_proj. concat with
+/// groups appends the whole second value to each group of the first, or group to group where both
+/// are divided alike.
 struct Op {
   OpKind kind = OpKind::add;
   std::string name;  ///< of a linear, embedding …; "" where none was given
   std::vector<ValueId> inputs;
   ValueId output = kNone;         ///< kNone: cross_entropy
-  std::vector<WeightId> weights;  ///< weight first, then bias
+  std::vector<WeightId> weights;  ///< weight first, then bias; mamba2: see below
   std::uint32_t segment = 0;
   OpId experts = kNone;  ///< the experts op in whose body it stands
   Span span;
@@ -98,7 +106,10 @@ struct Op {
   std::vector<ValueId> cache;  ///< attention: what serving keeps in place of k and v
   std::int64_t groups = 1;     ///< norms: statistics a token; concat
   bool plus_one = false;
-  double p = 0;                       ///< dropout (its share is the job's unless given)
+  double p = 0;                       ///< dropout; negative: the job's share
+  OpKind activation = OpKind::silu;   ///< glu: silu or gelu of inputs[0], times inputs[1]
+  std::int64_t last = 0;              ///< rope: elements of a head that turn; 0: all
+  Rational cap = 0;                   ///< softcap and attention with softcap
   std::int64_t count = 0, top_k = 0;  ///< experts
   Rational capacity = 0;              ///< experts: 0 where dropless
   bool sigmoid = false, router_bias = false;
@@ -128,6 +139,7 @@ struct Program {
   std::uint32_t class_count = 0;
   std::vector<std::uint32_t> class_first_segment;  ///< a segment that stands for each layer class
   std::map<std::string, Rational> params;          ///< the model's numeric parameters, by name
+  std::vector<std::string> blocks;  ///< "" (the model), "moe", "moe.mlp" …: for `freeze`
 
   /// Parameters of the whole model, tied weights once, vocabulary unpadded.
   Int128 parameter_count() const;
