@@ -15,10 +15,9 @@
 /// when.
 namespace plimsoll {
 
-#define PLIMSOLL_CATEGORIES(X)                                                        \
-  X(weights)                                                                          \
-  X(gradients)                                                                        \
-  X(master) X(moments) X(activations) X(kv_cache) X(buffers) X(workspace) X(overhead) \
+#define PLIMSOLL_CATEGORIES(X)                                                                     \
+  X(weights)                                                                                       \
+  X(gradients) X(master) X(moments) X(activations) X(kv_cache) X(buffers) X(workspace) X(overhead) \
       X(fragmentation)
 
 enum class Category : std::uint8_t {
