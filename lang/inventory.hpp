@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lang/expr.hpp"
+#include "lang/ops/rule.hpp"
 #include "lang/program.hpp"
 #include "lang/source.hpp"
 
@@ -15,9 +17,10 @@
 /// when.
 namespace plimsoll {
 
-#define PLIMSOLL_CATEGORIES(X)                                                                     \
-  X(weights)                                                                                       \
-  X(gradients) X(master) X(moments) X(activations) X(kv_cache) X(buffers) X(workspace) X(overhead) \
+#define PLIMSOLL_CATEGORIES(X)                                                        \
+  X(weights)                                                                          \
+  X(gradients)                                                                        \
+  X(master) X(moments) X(activations) X(kv_cache) X(buffers) X(workspace) X(overhead) \
       X(fragmentation)
 
 enum class Category : std::uint8_t {
@@ -65,18 +68,20 @@ enum class Combine : std::uint8_t {
 struct Item {
   std::string name;
   Category category = Category::activations;
-  std::string dtype;  ///< "bf16"; "" for plain bytes
-  std::string shape;  ///< "(8192, 28672)", "(mbs*seq/cp, 8192)" — what one instance is
-  Expr bytes;         ///< one instance on one rank, not yet rounded; states: before `shard`
+  std::string dtype;        ///< "bf16"; "" for plain bytes
+  std::vector<Expr> shape;  ///< of one instance on a rank: (tokens, width), (rows, cols)
+  Expr bytes;               ///< one instance on one rank, not yet rounded; states: before `shard`
   Expr shard;  ///< states: ranks that divide the sum of this item on a stage; constant 1 otherwise
   Lifetime lifetime;
   Place place;
   Combine combine = Combine::add;
-  std::string key;         ///< of Combine::once
-  std::string divided_by;  ///< "tp, shard" — which variables divide it
-  std::string source;      ///< a paper's equation, or the stack and the place in it
-  std::string stream;      ///< the allocator's pool; "" is the default one
+  std::string key;     ///< of Combine::once
+  std::string source;  ///< a paper's equation, or the stack and the place in it
+  std::string stream;  ///< the allocator's pool; "" is the default one
   Span origin;
+  std::uint32_t absent_with = kNone;  ///< a segment (root) whose presence on the stage removes this
+                                      ///< row: a tied weight is held once a stage
+  bool traced = false;   ///< its tensors are in the traces; otherwise it is priced by its lifetime
   bool outside = false;  ///< not in the framework's allocator (context, communicators)
 };
 
@@ -113,16 +118,41 @@ struct SharedValue {
   Expr gradient_bytes;
 };
 
+/// Bytes of a layer's item that stay (late) or come (early) while its neighbour in execution order
+/// runs.
+struct Spill {
+  Place place;
+  bool backward = false;
+  bool late = false;
+  std::uint32_t item = kNone;
+  Expr bytes;
+};
+
+/// What the lowering was told of the job; the time model reads the same.
+struct Facts {
+  ops::Variant variant;
+  Rational imbalance = 1;
+  Expr vocab_multiple;
+  Rational activation_bytes = 2;  ///< an element of an activation or its gradient
+  Rational weight_bytes = 2;      ///< an element of a weight as matrix products read it
+  std::vector<bool> trained;      ///< by weight
+};
+
 struct Inventory {
   const Program* program = nullptr;
+  Facts facts;
   std::vector<Item> items;
-  /// traces[mode][k]: k < class_count: the layer class; then the root segments in order.
+  /// traces[mode][k], k = trace_of(segment): the layer classes first, then the root segments in
+  /// order.
   std::vector<std::vector<SegmentTrace>> traces;
   std::vector<std::string> recompute_modes;  ///< "none", "full", "selective" …
   std::vector<SharedValue> shared;
+  std::vector<Expr> weight_elements;         ///< parameters on a rank, indexed like traces[mode]
   std::vector<std::uint32_t> root_segments;  ///< segment indices, in order
   std::vector<Expr> boundary_bytes;          ///< per segment: what a stage cut after it sends
-  std::string hbm_note;
+  std::vector<Spill> spills;
+  std::vector<std::pair<Var, Expr>> defaults;  ///< of the framework, for layout variables left open
+  Rational margin = 0;                         ///< "edge" within this share of the memory
   Rational reserved_factor = 1;  ///< reserved over allocated, until the allocator replays it
   std::string reserved_source;
 

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+#include <algorithm>
+
+#include "lang/lowering.hpp"
+
+namespace plimsoll {
+
+namespace {
+
+const eval::Enumeration kAnyWord{"a word", {}};
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& w : words) text += (text.empty() ? "" : ", ") + w;
+  return text;
+}
+
+}  // namespace
+
+void Lowering::lower_ops() {
+  lowered_.resize(program_.ops.size());
+  for (std::uint32_t s : representatives()) {
+    const Segment& segment = program_.segments[s];
+    for (OpId o = segment.first_op; o < segment.first_op + segment.op_count; ++o) lower_op(o);
+  }
+}
+
+bool Lowering::speaks_of(const ast::Entry& on, std::string_view op) const {
+  return std::any_of(on.words.begin(), on.words.end(),
+                     [&](const ast::Name& n) { return n.text == op; });
+}
+
+std::string Lowering::activation_dtype() const {
+  if (in_.job->precision == "fp32" || in_.job->precision == "fp16") return in_.job->precision;
+  return "bf16";
+}
+
+void Lowering::lower_op(OpId id) {
+  const Op& op = program_.ops[id];
+  LoweredOp& low = lowered_[id];
+  low.op = id;
+  ops::Variant variant = inventory_.facts.variant;
+  if (op.kind == OpKind::dropout) variant.dropout = storage_[op.output] == op.output;
+  for (WeightId w : op.weights) variant.trained_weights = inventory_.facts.trained[w];
+  const ops::Rule rule = ops::rule(*shapes_, op, variant);
+  if (derive_) {
+    low.forward_temporaries = rule.forward_temporaries;
+    low.backward_temporaries = rule.backward_temporaries;
+  }
+
+  eval::Scope scope(&scope_);
+  for (const ops::NamedValue& v : rule.values) scope.set(v.name, number(v.elements));
+  scope.set("name", scope_.word("name", op.name));
+  if (op.kind == OpKind::experts) {
+    scope.set("routed", number(pool_.mul(shapes_->routed(op),
+                                         shapes_->width(program_.values[op.inputs[0]]))));
+    scope.set("permuted", number(pool_.mul(shapes_->permuted(op),
+                                           shapes_->width(program_.values[op.inputs[0]]))));
+  }
+
+  std::vector<Saves> saves;
+  for (const ast::Entry* on : ons_) {
+    if (!speaks_of(*on, plimsoll::name(op.kind))) continue;
+    const auto condition = where(on->body, eval_, scope);
+    if (!condition || is_zero(*condition)) continue;
+    Saves here{*condition, {}};
+    for (const ast::Entry& e : on->body) {
+      if (e.kind == ast::EntryKind::save) here.entries.push_back(&e);
+      if (e.kind == ast::EntryKind::item) add_op_item(low, e, op, scope, *condition);
+    }
+    if (!here.entries.empty()) saves.push_back(std::move(here));
+    low.accounts_for_all = op.kind == OpKind::cross_entropy || op.kind == OpKind::experts;
+  }
+  if (!derive_ || (op.output != kNone && !needs_gradient_[op.output])) return;
+
+  // The last matching `on` with saves wins; where none is certain, the op's minimal set stands
+  // behind.
+  Expr open = constant(1);
+  std::vector<std::string> names;
+  const auto named = [&](std::string_view word) -> const ops::NamedValue* {
+    for (const ops::NamedValue& v : rule.values)
+      if (v.name == word) return &v;
+    return nullptr;
+  };
+  for (auto s = saves.rbegin(); s != saves.rend() && !is_zero(open); ++s) {
+    const Expr condition = pool_.logical_and(open, s->condition);
+    names.clear();
+    for (const ast::Entry* e : s->entries) {
+      const ops::NamedValue* value = named(e->name.text);
+      if (!value) {
+        std::vector<std::string> known;
+        for (const ops::NamedValue& v : rule.values) known.push_back(v.name);
+        diags_
+            .error(e->name.span,
+                   fmt::format("'{}' has no value '{}'", plimsoll::name(op.kind), e->name.text))
+            .with_help(fmt::format("it has {}", join(known)));
+        continue;
+      }
+      std::string dtype;
+      if (e->value) {
+        const auto word = eval_.eval(*e->value, scope, &kAnyWord);
+        if (!word) continue;
+        if (const auto* w = word->as<eval::Word>()) dtype = w->text;
+      }
+      names.push_back(value->name);
+      save_value(low, *value, dtype, condition, e->span);
+    }
+    check_sufficient(op, rule, names, s->entries.front()->span);
+    open = pool_.logical_and(open, pool_.logical_not(s->condition));
+  }
+  if (is_zero(open)) return;
+  for (const std::string& word : rule.minimal)
+    if (const ops::NamedValue* value = named(word)) save_value(low, *value, "", open, op.span);
+  if (op.kind == OpKind::glu && !fused_pointwise_)
+    if (const ops::NamedValue* value = named("activation"))
+      save_value(low, *value, "", open, op.span);
+}
+
+void Lowering::save_value(LoweredOp& low, const ops::NamedValue& value, const std::string& dtype,
+                          Expr condition, Span span) {
+  const bool natural_type = value.dtype == "act";
+  const std::string written =
+      dtype.empty() ? (natural_type ? activation_dtype() : value.dtype) : dtype;
+  auto bits = dtype_bits(*in_.module, written);
+  if (!bits) {
+    diags_.error(span, fmt::format("'{}' is not a known dtype", written))
+        .with_help("declare it: dtype NAME { bits = 8 }");
+    return;
+  }
+  // "bf16" in a framework stands for the job's activation dtype of the same width.
+  const bool natural = natural_type && *bits == inventory_.facts.activation_bytes * Rational(8) &&
+                       (written == "bf16" || written == "fp16" || written == "fp32");
+  const auto add = [&](ValueId id, Expr elements) {
+    SavedTensor t;
+    t.name = value.name;
+    t.value = id;
+    t.dtype = id != kNone && natural ? "" : written;
+    t.condition = condition;
+    t.bytes = gated(condition, pool_.ceil(pool_.mul(elements, constant(*bits / Rational(8)))));
+    low.saved.push_back(std::move(t));
+  };
+  if (value.ids.empty()) add(kNone, value.elements);
+  for (ValueId id : value.ids) add(id, shapes_->elements(id));
+}
+
+void Lowering::check_sufficient(const Op& op, const ops::Rule& rule,
+                                const std::vector<std::string>& names, Span span) {
+  if (rule.sufficient.empty()) return;
+  const auto covers = [&](const std::vector<std::string>& set) {
+    return std::all_of(set.begin(), set.end(), [&](const std::string& w) {
+      return std::find(names.begin(), names.end(), w) != names.end();
+    });
+  };
+  if (std::any_of(rule.sufficient.begin(), rule.sufficient.end(), covers)) return;
+  diags_
+      .error(
+          span,
+          fmt::format(
+              "framework '{}' saves too little for '{}': its backward cannot be computed from {}",
+              in_.framework->name, plimsoll::name(op.kind), join(names)))
+      .with_help(fmt::format("save {}", join(rule.sufficient.front())));
+}
+
+void Lowering::add_op_item(LoweredOp& low, const ast::Entry& e, const Op& op,
+                           const eval::Scope& scope, Expr condition) {
+  const auto own = where(e.body, eval_, scope);
+  const auto bytes = item_bytes(e, scope);
+  if (!own || !bytes) return;
+  condition = pool_.logical_and(condition, *own);
+  if (is_zero(condition)) return;
+  auto row = item_row(e, Category::activations, {LifetimeKind::op, {}, {}, false, false});
+  if (!row) return;
+  row->bytes = gated(condition, *bytes);
+  row->place = place_of(op.segment);
+  const Lifetime& life = row->lifetime;
+  OpItem item;
+  item.bytes = pool_.ceil(row->bytes);
+  item.item = static_cast<std::uint32_t>(inventory_.items.size());
+  const auto one_phase = [&](Phase p) {
+    return life.kind == LifetimeKind::span && life.from == p && life.to == p;
+  };
+  item.kept = life.kind == LifetimeKind::microbatch ||
+              (life.kind == LifetimeKind::span && life.from == Phase::forward &&
+               life.to == Phase::backward);
+  item.forward = life.kind == LifetimeKind::op || one_phase(Phase::forward);
+  item.backward = life.kind == LifetimeKind::op || one_phase(Phase::backward);
+  const bool in_trace = item.kept || item.forward || item.backward;
+  if (in_trace) {
+    low.items.push_back(item);
+    row->combine = Combine::add;
+    row->traced = true;
+  }
+  inventory_.items.push_back(std::move(*row));
+}
+
+}  // namespace plimsoll
