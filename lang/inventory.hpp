@@ -17,11 +17,11 @@
 /// when.
 namespace plimsoll {
 
-#define PLIMSOLL_CATEGORIES(X)                                                        \
-  X(weights)                                                                          \
-  X(gradients)                                                                        \
-  X(master) X(moments) X(activations) X(kv_cache) X(buffers) X(workspace) X(overhead) \
-      X(fragmentation)
+#define PLIMSOLL_CATEGORIES(X) \
+  X(weights)                   \
+  X(gradients)                 \
+  X(master)                    \
+  X(moments) X(activations) X(kv_cache) X(buffers) X(workspace) X(overhead) X(fragmentation)
 
 enum class Category : std::uint8_t {
 #define X(name) name,

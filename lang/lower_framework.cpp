@@ -7,6 +7,10 @@
 
 namespace plimsoll {
 
+namespace {
+const eval::Enumeration kAnyWord{"a word", {}};
+}
+
 Lowering::Lowering(const LowerInput& in, Diagnostics& diags)
     : in_(in),
       program_(*in.program),
@@ -14,10 +18,9 @@ Lowering::Lowering(const LowerInput& in, Diagnostics& diags)
       diags_(diags),
       eval_(pool_, diags),
       modes_{"none", "full"},
-      scope_(in, eval_,
-             (modes_.insert(modes_.end(), in.framework->recompute_modes.begin(),
-                            in.framework->recompute_modes.end()),
-              modes_)),
+      scope_(in, (modes_.insert(modes_.end(), in.framework->recompute_modes.begin(),
+                                in.framework->recompute_modes.end()),
+                  modes_)),
       table_(inventory_.items) {
   inventory_.program = in.program;
   inventory_.recompute_modes = modes_;
@@ -39,13 +42,15 @@ void Lowering::read_framework() {
   if (in_.optimizer)
     for (const ast::Entry* e : in_.optimizer->entries) {
       if (e->kind == ast::EntryKind::state) states_.push_back({e, false});
-      if (e->kind == ast::EntryKind::item) items_.push_back(e);
+      if (e->kind == ast::EntryKind::item) items_.push_back({e, in_.optimizer});
     }
   shapes_.emplace(program_, pool_, inventory_.facts.imbalance, inventory_.facts.vocab_multiple);
   find_trained();
 }
 
 void Lowering::read_entry(const ast::Entry& e) {
+  PlaceScope place(scope_, *in_.framework, *in_.job, eval_);
+  const eval::Scope& scope = place.all;
   switch (e.kind) {
     case ast::EntryKind::on:
       ons_.push_back(&e);
@@ -54,7 +59,7 @@ void Lowering::read_entry(const ast::Entry& e) {
       states_.push_back({&e, true});
       break;
     case ast::EntryKind::item:
-      items_.push_back(&e);
+      items_.push_back({&e, in_.framework});
       break;
     case ast::EntryKind::recompute:
       read_recompute(e);
@@ -68,7 +73,7 @@ void Lowering::read_entry(const ast::Entry& e) {
     case ast::EntryKind::default_:
       for (std::size_t v = 0; v < kVarCount; ++v) {
         if (name(static_cast<Var>(v)) != e.name.text) continue;
-        const auto value = eval_.eval(*e.value, scope_);
+        const auto value = eval_.eval(*e.value, scope);
         if (!value) return;
         if (const auto* n = value->as<eval::Number>())
           inventory_.defaults.push_back({static_cast<Var>(v), n->expr});
@@ -79,13 +84,13 @@ void Lowering::read_entry(const ast::Entry& e) {
     case ast::EntryKind::assign: {
       const std::string& field = e.name.text;
       if (field == "vocab_multiple") {
-        if (const auto n = eval_.count(*e.value, scope_)) inventory_.facts.vocab_multiple = *n;
+        if (const auto n = eval_.count(*e.value, scope)) inventory_.facts.vocab_multiple = *n;
       } else if (field == "pointwise") {
-        const auto value = eval_.eval(*e.value, scope_, nullptr);
+        const auto value = eval_.eval(*e.value, scope, &kAnyWord);
         if (!value) return;
         if (const auto* w = value->as<eval::Word>()) fused_pointwise_ = w->text != "separate";
       } else if (field == "derive" || field == "context") {
-        if (const auto c = eval_.condition(*e.value, scope_))
+        if (const auto c = eval_.condition(*e.value, scope))
           (field == "derive" ? derive_ : context_) = !is_zero(*c);
       } else if (field == "reserved_factor" || field == "margin") {
         if (const auto r = eval_.constant(*e.value, scope_, kCount))

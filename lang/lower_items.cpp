@@ -51,10 +51,10 @@ std::optional<Item> Lowering::item_row(const ast::Entry& e, Category fallback, L
 }
 
 void Lowering::lower_items() {
-  for (const ast::Entry* e : items_) lower_item(*e, Category::buffers);
+  for (const auto& [e, owner] : items_) lower_item(*e, *owner);
   for (const ast::Entry* e : in_.module->model_items(program_.model))
-    lower_item(*e, Category::buffers);
-  for (const ast::Entry* e : in_.job->items) lower_item(*e, Category::buffers);
+    lower_item(*e, *in_.framework);
+  for (const ast::Entry* e : in_.job->items) lower_item(*e, *in_.framework);
   for (const ast::Entry* on : ons_) {
     if (speaks_of(*on, "layer")) lower_layer_items(*on, false);
     if (speaks_of(*on, "root")) lower_layer_items(*on, true);
@@ -63,14 +63,16 @@ void Lowering::lower_items() {
   if (context_) add_context();
 }
 
-void Lowering::lower_item(const ast::Entry& e, Category fallback) {
-  auto row = item_row(e, fallback, {LifetimeKind::always, {}, {}, false, false});
+void Lowering::lower_item(const ast::Entry& e, const Behaviour& owner) {
+  auto row = item_row(e, Category::buffers, {LifetimeKind::always, {}, {}, false, false});
   if (!row) return;
   const std::string each = e.words.empty() ? "" : e.words.front().text;
-  if (each == "communicator") return lower_communicators(e, *row);
-  if (each == "weight" || each == "shape" || each == "layer") return lower_each(e, each, *row);
-  const auto condition = where(e.body, eval_, scope_);
-  const auto bytes = item_bytes(e, scope_);
+  if (each == "communicator") return lower_communicators(e, owner, *row);
+  if (each == "weight" || each == "shape" || each == "layer")
+    return lower_each(e, owner, each, *row);
+  PlaceScope place(scope_, owner, *in_.job, eval_);
+  const auto condition = where(e.body, eval_, place.all);
+  const auto bytes = item_bytes(e, place.all);
   if (!condition || !bytes || is_zero(*condition)) return;
   row->bytes = gated(*condition, *bytes);
   inventory_.items.push_back(std::move(*row));
@@ -111,7 +113,7 @@ std::vector<Lowering::Matrix> Lowering::matrices(std::uint32_t segment) {
   return list;
 }
 
-void Lowering::set_matrix(eval::Scope& scope, const Matrix& m) {
+void Lowering::set_matrix(PlaceScope& scope, const Matrix& m) {
   scope.set("numel", number(m.numel));
   scope.set("rows", number(m.rows));
   scope.set("cols", number(m.cols));
@@ -121,7 +123,8 @@ void Lowering::set_matrix(eval::Scope& scope, const Matrix& m) {
   scope.set("trained", boolean(constant(m.trained ? 1 : 0)));
 }
 
-void Lowering::lower_each(const ast::Entry& e, const std::string& each, const Item& base) {
+void Lowering::lower_each(const ast::Entry& e, const Behaviour& owner, const std::string& each,
+                          const Item& base) {
   for (std::uint32_t s : representatives()) {
     std::vector<Matrix> list = matrices(s);
     if (each == "layer") {
@@ -132,10 +135,10 @@ void Lowering::lower_each(const ast::Entry& e, const std::string& each, const It
       list = {whole};
     }
     for (const Matrix& m : list) {
-      eval::Scope scope(&scope_);
-      set_matrix(scope, m);
-      const auto condition = where(e.body, eval_, scope);
-      const auto bytes = item_bytes(e, scope);
+      PlaceScope place(scope_, owner, *in_.job, eval_);
+      set_matrix(place, m);
+      const auto condition = where(e.body, eval_, place.all);
+      const auto bytes = item_bytes(e, place.all);
       if (!condition || !bytes) return;
       if (is_zero(*condition)) continue;
       Item item = base;
@@ -157,8 +160,9 @@ void Lowering::lower_layer_items(const ast::Entry& on, bool root) {
     if (program_.segments[s].is_layer == root) continue;
     Expr numel = constant(0);
     for (const Matrix& m : matrices(s)) numel = pool_.add(numel, pool_.mul(m.numel, m.copies));
-    eval::Scope scope(&scope_);
-    scope.set("numel", number(numel));
+    PlaceScope place(scope_, *in_.framework, *in_.job, eval_);
+    const eval::Scope& scope = place.all;
+    place.set("numel", number(numel));
     const auto outer = where(on.body, eval_, scope);
     if (!outer || is_zero(*outer)) continue;
     for (const ast::Entry& e : on.body) {
@@ -197,7 +201,7 @@ void Lowering::lower_layer_items(const ast::Entry& on, bool root) {
 
 /// The communicators that carry traffic in a step. `peers` are those that a rank keeps connections
 /// to (ring: two; all-to-all: all; pipeline: two), `channels` NCCL's defaults (ACCOUNTING.md C.3).
-void Lowering::lower_communicators(const ast::Entry& e, const Item& base) {
+void Lowering::lower_communicators(const ast::Entry& e, const Behaviour& owner, const Item& base) {
   const auto v = [&](Var x) { return pool_.variable(x); };
   const Expr one = constant(1), two = constant(2);
   const auto ring = [&](Expr ranks) { return pool_.min(two, pool_.sub(ranks, one)); };
@@ -220,11 +224,12 @@ void Lowering::lower_communicators(const ast::Entry& e, const Item& base) {
         std::none_of(program_.ops.begin(), program_.ops.end(),
                      [](const Op& op) { return op.kind == OpKind::experts; }))
       continue;
-    eval::Scope scope(&scope_);
-    scope.set("ranks", number(c.ranks));
-    scope.set("peers", number(c.peers));
-    scope.set("channels", number(constant(c.channels)));
-    scope.set("name", scope_.word("name", c.name));
+    PlaceScope place(scope_, owner, *in_.job, eval_);
+    const eval::Scope& scope = place.all;
+    place.set("ranks", number(c.ranks));
+    place.set("peers", number(c.peers));
+    place.set("channels", number(constant(c.channels)));
+    place.set("name", scope_.word("name", c.name));
     const auto condition = where(e.body, eval_, scope);
     const auto bytes = item_bytes(e, scope);
     if (!condition || !bytes) return;

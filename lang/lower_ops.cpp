@@ -50,13 +50,14 @@ void Lowering::lower_op(OpId id) {
     low.backward_temporaries = rule.backward_temporaries;
   }
 
-  eval::Scope scope(&scope_);
-  for (const ops::NamedValue& v : rule.values) scope.set(v.name, number(v.elements));
-  scope.set("name", scope_.word("name", op.name));
+  PlaceScope place(scope_, *in_.framework, *in_.job, eval_);
+  const eval::Scope& scope = place.all;
+  for (const ops::NamedValue& v : rule.values) place.set(v.name, number(v.elements));
+  place.set("name", scope_.word("name", op.name));
   if (op.kind == OpKind::experts) {
-    scope.set("routed", number(pool_.mul(shapes_->routed(op),
+    place.set("routed", number(pool_.mul(shapes_->routed(op),
                                          shapes_->width(program_.values[op.inputs[0]]))));
-    scope.set("permuted", number(pool_.mul(shapes_->permuted(op),
+    place.set("permuted", number(pool_.mul(shapes_->permuted(op),
                                            shapes_->width(program_.values[op.inputs[0]]))));
   }
 

@@ -10,14 +10,11 @@ namespace plimsoll {
 eval::Value number(Expr e, Dimension dimension) { return {eval::Number{e, dimension, ""}, {}}; }
 eval::Value boolean(Expr e) { return {eval::Boolean{e}, {}}; }
 
-JobScope::JobScope(const LowerInput& in, eval::Evaluator& evaluator,
-                   const std::vector<std::string>& recompute_modes)
+JobScope::JobScope(const LowerInput& in, const std::vector<std::string>& recompute_modes)
     : pool_(in.module->pool()) {
   add_numbers(in);
   add_job(in);
   add_layout_variables(recompute_modes);
-  add_params(*in.framework, *in.job, evaluator);
-  if (in.optimizer) add_params(*in.optimizer, *in.job, evaluator);
 }
 
 const eval::Enumeration* JobScope::enumeration(std::string name, std::vector<std::string> words) {
@@ -77,47 +74,14 @@ void JobScope::add_job(const LowerInput& in) {
 void JobScope::add_numbers(const LowerInput& in) {
   for (const auto& [name, value] : in.program->params) set(name, number(pool_.constant(value)));
   const Gpu& gpu = in.cluster->pools.front().gpu;
-  static constexpr std::pair<std::string_view, Dimension> kFields[] = {
-      {"memory", kBytes},        {"reserved", kBytes},    {"bandwidth", {1, 0, -1, 0}},
-      {"nvlink", {1, 0, -1, 0}}, {"nic", {1, 0, -1, 0}},  {"price", {0, 0, -1, 1}},
-      {"host_memory", kBytes},   {"pcie", {1, 0, -1, 0}}, {"occupied", kBytes}};
-  const auto add = [&](const std::map<std::string, Rational>& numbers) {
-    for (const auto& [name, value] : numbers) {
-      Dimension dimension = name.starts_with("peak_") ? Dimension{0, 1, -1, 0} : kCount;
-      for (const auto& [field_name, d] : kFields)
-        if (field_name == name) dimension = d;
-      set(name, number(pool_.constant(value), dimension));
-    }
+  const auto add = [&](const std::map<std::string, Quantity>& numbers) {
+    for (const auto& [name, q] : numbers) set(name, number(pool_.constant(q.value), q.dimension));
   };
   add(in.cluster->numbers);
   add(gpu.numbers);
   set("sm", number(pool_.constant(gpu.sm)));
   set("hbm", number(pool_.constant(Rational::integer(gpu.memory)), kBytes));
   set("params", number(pool_.constant(Rational::integer(in.program->parameter_count()))));
-}
-
-void JobScope::add_params(const Behaviour& behaviour, const Job& job, eval::Evaluator& evaluator) {
-  for (const ast::Entry* entry : behaviour.entries) {
-    if (entry->kind != ast::EntryKind::param) continue;
-    const std::string& name = entry->name.text;
-    const eval::Enumeration* words = nullptr;
-    for (const eval::Enumeration& e : behaviour.enumerations)
-      if (e.name == name) words = &e;
-    if (name == "loss" && !job.loss.empty()) {
-      set(name, {eval::Word{job.loss, words}, entry->span});
-      continue;
-    }
-    if (const auto chosen = job.switches.find(name); chosen != job.switches.end()) {
-      eval::Value value = chosen->second;
-      if (const auto* w = value.as<eval::Word>()) value.data = eval::Word{w->text, words};
-      set(name, std::move(value));
-      continue;
-    }
-    const auto param = behaviour.params.find(name);
-    const ast::Entry* source = param == behaviour.params.end() ? entry : param->second;
-    if (!source->value) continue;
-    if (auto value = evaluator.eval(*source->value, *this, words)) set(name, std::move(*value));
-  }
 }
 
 const ast::Expr* field(const std::vector<ast::Entry>& body, std::string_view name) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lang/conditions.hpp"
 #include "lang/eval.hpp"
 #include "lang/inventory.hpp"
 #include "lang/lower.hpp"
@@ -22,7 +23,7 @@ namespace plimsoll {
 /// choices.
 class JobScope : public eval::Scope {
  public:
-  JobScope(const LowerInput&, eval::Evaluator&, const std::vector<std::string>& recompute_modes);
+  JobScope(const LowerInput&, const std::vector<std::string>& recompute_modes);
 
   /// A word of an enumeration that the scope owns ("role", "precision", "name" …).
   eval::Value word(std::string_view enumeration, std::string text);
@@ -31,11 +32,22 @@ class JobScope : public eval::Scope {
   void add_layout_variables(const std::vector<std::string>& recompute_modes);
   void add_job(const LowerInput&);
   void add_numbers(const LowerInput&);
-  void add_params(const Behaviour&, const Job&, eval::Evaluator&);
   const eval::Enumeration* enumeration(std::string name, std::vector<std::string> words);
 
   ExprPool& pool_;
   std::deque<eval::Enumeration> enumerations_;
+};
+
+/// The names of one place (an op's values, a weight's shape) with the params of the body's owner
+/// behind them, which may name what the place has.
+struct PlaceScope {
+  PlaceScope(const JobScope& job_scope, const Behaviour& owner, const Job& job,
+             eval::Evaluator& evaluator)
+      : names(&job_scope), all(owner, &job, names, evaluator) {}
+  void set(std::string_view name, eval::Value value) { names.set(name, std::move(value)); }
+
+  eval::Scope names;
+  BehaviourScope all;
 };
 
 eval::Value number(Expr, Dimension = kCount);

@@ -16,10 +16,10 @@ const eval::Enumeration kAnyWord{"a word", {}};
 }
 
 Lowering::StateRow Lowering::state_row(const ast::Entry& e, bool of_framework) const {
-  if (of_framework && e.name.text == "weight") return {&e, Category::weights, false, 3};
-  if (of_framework && e.name.text == "grad") return {&e, Category::gradients, true, 2};
-  if (of_framework && e.name.text == "master") return {&e, Category::master, true, 1};
-  return {&e, Category::moments, true, 1};
+  if (of_framework && e.name.text == "weight") return {&e, Category::weights, false, 3, true};
+  if (of_framework && e.name.text == "grad") return {&e, Category::gradients, true, 2, true};
+  if (of_framework && e.name.text == "master") return {&e, Category::master, true, 1, true};
+  return {&e, Category::moments, true, 1, of_framework};
 }
 
 void Lowering::lower_states() {
@@ -34,6 +34,10 @@ void Lowering::lower_states() {
               pool_.add(inventory_.weight_elements[r], shapes_->weight_elements(w));
   }
   add_adapters();
+}
+
+const Behaviour& Lowering::owner_of_state(const StateRow& row) const {
+  return row.of_framework ? *in_.framework : *in_.optimizer;
 }
 
 std::string Lowering::state_name(const StateRow& row, bool expert) const {
@@ -66,14 +70,15 @@ std::optional<Expr> Lowering::state_bytes(const StateRow& row, WeightId id, std:
   const Weight& w = program_.weights[id];
   const bool trained = inventory_.facts.trained[id];
   if (row.trained_only && !trained) return constant(0);
-  eval::Scope scope(&scope_);
-  scope.set("numel", number(constant(w.rows * w.cols)));
-  scope.set("dims", number(constant(w.dims)));
-  scope.set("rows", number(shapes_->weight_rows(id)));
-  scope.set("cols", number(shapes_->weight_cols(id)));
-  scope.set("role", scope_.word("role", std::string(name(w.role))));
-  scope.set("name", scope_.word("name", w.name));
-  scope.set("trained", boolean(constant(trained ? 1 : 0)));
+  PlaceScope place(scope_, owner_of_state(row), *in_.job, eval_);
+  const eval::Scope& scope = place.all;
+  place.set("numel", number(constant(w.rows * w.cols)));
+  place.set("dims", number(constant(w.dims)));
+  place.set("rows", number(shapes_->weight_rows(id)));
+  place.set("cols", number(shapes_->weight_cols(id)));
+  place.set("role", scope_.word("role", std::string(name(w.role))));
+  place.set("name", scope_.word("name", w.name));
+  place.set("trained", boolean(constant(trained ? 1 : 0)));
   const auto condition = where(row.entry->body, eval_, scope);
   if (!condition) return std::nullopt;
   if (is_zero(*condition)) return constant(0);
@@ -192,14 +197,15 @@ void Lowering::add_adapters() {
     if (is_zero(elements)) continue;
     for (const auto& [entry, of_framework] : states_) {
       const StateRow row = state_row(*entry, of_framework);
-      eval::Scope scope(&scope_);
-      scope.set("numel", number(constant(1 << 20)));
-      scope.set("dims", number(constant(2)));
-      scope.set("rows", number(constant(adapt.rank)));
-      scope.set("cols", number(constant(adapt.rank)));
-      scope.set("role", scope_.word("role", "linear"));
-      scope.set("name", scope_.word("name", "adapter"));
-      scope.set("trained", boolean(constant(1)));
+      PlaceScope place(scope_, owner_of_state(row), *in_.job, eval_);
+      const eval::Scope& scope = place.all;
+      place.set("numel", number(constant(1 << 20)));
+      place.set("dims", number(constant(2)));
+      place.set("rows", number(constant(adapt.rank)));
+      place.set("cols", number(constant(adapt.rank)));
+      place.set("role", scope_.word("role", "linear"));
+      place.set("name", scope_.word("name", "adapter"));
+      place.set("trained", boolean(constant(1)));
       const auto condition = where(entry->body, eval_, scope);
       const auto word = eval_.eval(*entry->value, scope, &kAnyWord);
       if (!condition || !word || is_zero(*condition)) continue;

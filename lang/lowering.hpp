@@ -68,6 +68,7 @@ class Lowering {
     Category category;
     bool trained_only;
     int shard_from;  ///< the zero stage from which it is divided
+    bool of_framework;
   };
   void lower_state(const StateRow&);
   StateRow state_row(const ast::Entry&, bool of_framework) const;
@@ -81,10 +82,11 @@ class Lowering {
   void add_adapters();
 
   // lower_items.cpp
-  void lower_item(const ast::Entry&, Category fallback);
-  void lower_each(const ast::Entry&, const std::string& each, const Item& base);
+  void lower_item(const ast::Entry&, const Behaviour& owner);
+  void lower_each(const ast::Entry&, const Behaviour& owner, const std::string& each,
+                  const Item& base);
   void lower_layer_items(const ast::Entry& on, bool root);
-  void lower_communicators(const ast::Entry&, const Item& base);
+  void lower_communicators(const ast::Entry&, const Behaviour& owner, const Item& base);
   void add_context();
   void add_beside();
   std::optional<Item> item_row(const ast::Entry&, Category, Lifetime);
@@ -97,8 +99,9 @@ class Lowering {
     bool trained;
   };
   std::vector<Matrix> matrices(std::uint32_t segment);
-  void set_matrix(eval::Scope&, const Matrix&);
+  void set_matrix(PlaceScope&, const Matrix&);
 
+  const Behaviour& owner_of_state(const StateRow& row) const;
   Expr constant(const Rational& r) { return pool_.constant(r); }
   bool is_zero(Expr e) const { return pool_.is_constant(e) && pool_.value(e).is_zero(); }
   Expr gated(Expr condition, Expr bytes) { return pool_.mul(condition, bytes); }
@@ -116,7 +119,8 @@ class Lowering {
 
   std::vector<const ast::Entry*> ons_;
   std::vector<std::pair<const ast::Entry*, bool>> states_;  ///< and whether the framework's
-  std::vector<const ast::Entry*> items_;                    ///< framework's, outside \`on\`
+  std::vector<std::pair<const ast::Entry*, const Behaviour*>>
+      items_;  ///< outside `on`, with their owner
   std::vector<std::vector<std::string>> fuse_;
   std::vector<RecomputePolicy> policies_;
   bool derive_ = true;
