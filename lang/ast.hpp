@@ -76,10 +76,11 @@ struct Expr {
   ExprKind kind = ExprKind::number;
   Op op = Op::add;
   bool flag = false;
-  Span span;          ///< the whole expression
-  Span op_span;       ///< the operator, or the callee's name
-  Quantity quantity;  ///< number
-  std::string text;   ///< number: the source text without its unit; string; name; callee
+  std::uint16_t depth = 1;  ///< of the tree below, itself included; at most kMaxDepth
+  Span span;                ///< the whole expression
+  Span op_span;             ///< the operator, or the callee's name
+  Quantity quantity;        ///< number
+  std::string text;         ///< number: the source text without its unit; string; name; callee
   std::string unit_text;
   std::vector<Argument> args;
   std::optional<Closure> closure;

@@ -166,27 +166,38 @@ class Renderer {
     out_ += '\n';
   }
 
-  /// The primary line with its carets; labels on the same line below it, the others after it.
+  /// The primary line with its carets; labels that are in view there below it, the others after it.
   void quote(const Diagnostic& diagnostic) {
     const Span primary = diagnostic.span;
-    const unsigned line = line_of(primary);
     show_line(primary);
     underline(primary, '^', '~', colour_of(diagnostic.severity), "", primary);
-    for (const Label& label : diagnostic.labels)
-      if (is_placed(label.span) && label.span.file == primary.file && line_of(label.span) == line)
-        underline(label.span, '-', '-', kBlue, label.text, primary);
-    std::uint32_t file = primary.file;
+    std::vector<const Label*> elsewhere;
     for (const Label& label : diagnostic.labels) {
-      if (!is_placed(label.span) ||
-          (label.span.file == primary.file && line_of(label.span) == line))
-        continue;
-      if (label.span.file != file)
-        out_ += painted(kBlue, fmt::format(" {:{}}-->", "", gutter_)) + ' ' +
-                sources_.where(label.span) + '\n';
-      file = label.span.file;
-      show_line(label.span);
-      underline(label.span, '-', '-', kBlue, label.text, label.span);
+      if (!is_placed(label.span)) continue;
+      if (is_in_view(label.span, primary)) {
+        underline(label.span, '-', '-', kBlue, label.text, primary);
+      } else {
+        elsewhere.push_back(&label);
+      }
     }
+    std::uint32_t file = primary.file;
+    for (const Label* label : elsewhere) {
+      if (label->span.file != file)
+        out_ += painted(kBlue, fmt::format(" {:{}}-->", "", gutter_)) + ' ' +
+                sources_.where(label->span) + '\n';
+      file = label->span.file;
+      show_line(label->span);
+      underline(label->span, '-', '-', kBlue, label->text, label->span);
+    }
+  }
+
+  bool is_in_view(Span span, Span shown_for) const {
+    if (span.file != shown_for.file || line_of(span) != line_of(shown_for)) return false;
+    const View shown = view_of(shown_for);
+    if (!shown.cut_before && !shown.cut_after) return true;
+    const std::size_t start = line_start(shown_for);
+    return !shown.cells.empty() && span.begin >= start + shown.cells.front().begin &&
+           span.begin < start + shown.cells.back().end;
   }
 
   std::string_view text_of_line(Span span) const { return sources_[span.file].line(line_of(span)); }

@@ -10,7 +10,8 @@ namespace plimsoll {
 
 /// Limits that keep hostile input from exhausting the machine; passing one is a clear error.
 inline constexpr std::uint32_t kMaxFileBytes = 16u << 20;
-inline constexpr int kMaxNesting = 200;
+inline constexpr int kMaxNesting = 200;  ///< of brackets of all kinds, blocks of entries included
+inline constexpr int kMaxDepth = 500;  ///< of the tree of one expression: long chains of operators
 
 /// Parses one file of \a sources. Every independent syntax error is reported; what could be
 /// understood is returned even then. The only door to the grammar (Boost.Spirit X3 stays behind

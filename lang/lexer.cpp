@@ -1,0 +1,554 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "lang/lexer.hpp"
+
+#include <array>
+#include <optional>
+
+#include "lang/units.hpp"
+
+namespace plimsoll::syntax {
+
+namespace {
+
+struct WordRow {
+  std::string_view text;
+  Kind kind;
+  Soft soft;
+};
+
+constexpr std::array kWords = {
+#define X(name, text) WordRow{text, Kind::name, Soft::none},
+    PLIMSOLL_TOKENS(X)
+#undef X
+        WordRow{"state", Kind::word, Soft::state},
+    WordRow{"on", Kind::word, Soft::on},
+    WordRow{"save", Kind::word, Soft::save},
+    WordRow{"fuse", Kind::word, Soft::fuse},
+    WordRow{"default", Kind::word, Soft::default_},
+    WordRow{"recompute", Kind::word, Soft::recompute},
+    WordRow{"pool", Kind::word, Soft::pool},
+    WordRow{"observed", Kind::word, Soft::observed},
+    WordRow{"beside", Kind::word, Soft::beside},
+    WordRow{"weight", Kind::word, Soft::weight},
+    WordRow{"each", Kind::word, Soft::each},
+    WordRow{"gpu", Kind::word, Soft::declaration},
+    WordRow{"cluster", Kind::word, Soft::declaration},
+    WordRow{"dtype", Kind::word, Soft::declaration},
+    WordRow{"optimizer", Kind::word, Soft::declaration},
+    WordRow{"framework", Kind::word, Soft::declaration},
+    WordRow{"block", Kind::word, Soft::declaration},
+    WordRow{"model", Kind::word, Soft::declaration},
+    WordRow{"train", Kind::word, Soft::declaration},
+    WordRow{"serve", Kind::word, Soft::declaration},
+    WordRow{"layout", Kind::word, Soft::declaration},
+};
+
+constexpr std::size_t kWordBuckets = 256;
+
+constexpr std::size_t bucket(std::string_view text) {
+  return (static_cast<unsigned char>(text.front()) * 31u +
+          static_cast<unsigned char>(text.back()) * 7u + text.size() * 59u) %
+         kWordBuckets;
+}
+
+/// For each bucket the first row of kWords in it, and for each row the next one; kWords.size()
+/// ends.
+struct WordIndex {
+  std::array<std::uint8_t, kWordBuckets> first{};
+  std::array<std::uint8_t, kWords.size()> next{};
+
+  constexpr WordIndex() {
+    first.fill(kWords.size());
+    for (std::size_t i = 0; i < kWords.size(); ++i) {
+      std::uint8_t& head = first[bucket(kWords[i].text)];
+      next[i] = head;
+      head = static_cast<std::uint8_t>(i);
+    }
+  }
+};
+
+constexpr WordIndex kWordIndex;
+
+const WordRow* find_word(std::string_view text) {
+  for (std::size_t i = kWordIndex.first[bucket(text)]; i < kWords.size(); i = kWordIndex.next[i])
+    if (kWords[i].text == text) return &kWords[i];
+  return nullptr;
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_word(char c) { return is_letter(c) || is_digit(c); }
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+/// Characters that people paste or are used to, what this language writes instead, and the token
+/// they were meant as, so that nothing else is reported. Kind::end: none.
+struct Habit {
+  std::string_view text;
+  std::string_view help;
+  Kind meant;
+};
+
+constexpr std::string_view kDoubleQuotes = "strings stand in plain double quotes: \"…\"";
+
+constexpr std::array kHabits = {
+    Habit{"&&", "write 'and'", Kind::kw_and},
+    Habit{"||", "write 'or'", Kind::kw_or},
+    Habit{"&", "write 'and'", Kind::kw_and},
+    Habit{"|", "write 'or'", Kind::kw_or},
+    Habit{"!", "write 'not', or '!=' for unequal", Kind::kw_not},
+    Habit{"`", kDoubleQuotes, Kind::end},
+    Habit{"%", "'%' stands after a number only; the remainder of a division is mod(a, b)",
+          Kind::slash},
+    Habit{"\u2018", kDoubleQuotes, Kind::end},
+    Habit{"\u2019", kDoubleQuotes, Kind::end},
+    Habit{"\u201C", kDoubleQuotes, Kind::end},
+    Habit{"\u201D", kDoubleQuotes, Kind::end},
+    Habit{"\u00D7", "write '*'", Kind::star},
+    Habit{"\u00B7", "write '*'", Kind::star},
+    Habit{"\u00F7", "write '/'", Kind::slash},
+    Habit{"\u2212", "write '-'", Kind::minus},
+    Habit{"\u2013", "write '-', or '..' for a range", Kind::minus},
+    Habit{"\u2264", "write '<='", Kind::less_equal},
+    Habit{"\u2265", "write '>='", Kind::greater_equal},
+    Habit{"\u2260", "write '!='", Kind::not_equal},
+    Habit{"\u2208", "write 'in'", Kind::kw_in},
+    Habit{"\u2026", "write '..'", Kind::dots},
+    Habit{"\u21D2", "write '=>'", Kind::implies},
+    Habit{"\u00A0", "this blank is a no-break space; write an ordinary one", Kind::end},
+};
+
+class Lexer {
+ public:
+  Lexer(std::uint32_t file, std::string_view text, std::vector<ast::Comment>& comments,
+        Diagnostics& diagnostics)
+      : file_(file), text_(text), comments_(comments), diagnostics_(diagnostics) {}
+
+  std::vector<Token> run() {
+    tokens_.reserve(text_.size() / 4 + 2);
+    check_encoding();
+    while (skip_blanks()) next_token();
+    add(Kind::end, at_);
+    return std::move(tokens_);
+  }
+
+ private:
+  char peek(std::size_t ahead = 0) const {
+    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
+  }
+  Span span(std::size_t begin, std::size_t end) const {
+    return {file_, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)};
+  }
+  std::string_view slice(std::size_t begin, std::size_t end) const {
+    return text_.substr(begin, end - begin);
+  }
+
+  Token& add(Kind kind, std::size_t begin) {
+    Token token;
+    token.kind = kind;
+    token.starts_line = starts_line_;
+    token.after_junk = after_junk_;
+    after_junk_ = false;
+    token.begin = static_cast<std::uint32_t>(begin);
+    token.end = token.number_end = token.unit_begin = static_cast<std::uint32_t>(at_);
+    starts_line_ = false;
+    tokens_.push_back(token);
+    return tokens_.back();
+  }
+
+  /// The first byte that is no UTF-8 and the first NUL are errors wherever they stand.
+  void check_encoding() {
+    bool nul_seen = false;
+    for (std::size_t i = 0; i < text_.size();) {
+      if (const auto byte = static_cast<unsigned char>(text_[i]); byte - 1u < 0x7Fu) {
+        ++i;
+        continue;
+      }
+      if (text_[i] == '\0') {
+        if (!nul_seen) diagnostics_.error(span(i, i + 1), "the file has a NUL byte: it is no text");
+        nul_seen = true;
+        ++i;
+        continue;
+      }
+      std::uint32_t code = 0;
+      const std::size_t size = decode_utf8(text_.substr(i), code);
+      if (size == 0) {
+        diagnostics_
+            .error(span(i, i + 1), fmt::format("the byte 0x{:02X} is not valid UTF-8",
+                                               static_cast<unsigned char>(text_[i])))
+            .with_help("save the file as UTF-8");
+        return;
+      }
+      i += size;
+    }
+  }
+
+  /// Moves to the next token, recording comments. False at the end of the file.
+  bool skip_blanks() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '\n') {
+        starts_line_ = true;
+        ++at_;
+      } else if (is_blank(c) || c == '\0') {
+        ++at_;
+      } else if (c == '#') {
+        const std::size_t begin = at_;
+        at_ = std::min(text_.find('\n', at_), text_.size());
+        std::size_t end = at_;
+        while (end > begin && is_blank(text_[end - 1])) --end;
+        comments_.push_back({span(begin, end), starts_line_});
+      } else {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void next_token() {
+    const char c = peek();
+    if (is_letter(c)) return take_word();
+    if (is_digit(c)) return take_number();
+    if (c == '"') return take_string();
+    if (c == '.' && is_digit(peek(1))) return take_bare_fraction();
+    if (c == '\'' && take_single_quoted()) return;
+    if (!take_punctuation()) take_unknown();
+  }
+
+  void take_word() {
+    const std::size_t begin = at_;
+    while (is_word(peek())) ++at_;
+    const WordRow* row = find_word(slice(begin, at_));
+    Token& token = add(row != nullptr ? row->kind : Kind::word, begin);
+    if (row != nullptr) token.soft = row->soft;
+  }
+
+  void take_string() {
+    const std::size_t begin = at_++;
+    while (at_ < text_.size() && peek() != '"' && peek() != '\n') ++at_;
+    if (peek() != '"') {
+      std::size_t end = at_;
+      while (end > begin + 1 && is_blank(text_[end - 1])) --end;
+      diagnostics_.error(span(begin, end), "the string does not end on its line")
+          .with_help("close it with '\"'; a string stands on one line");
+      add(Kind::string, begin).end = static_cast<std::uint32_t>(end);
+      return;
+    }
+    ++at_;
+    add(Kind::string, begin);
+  }
+
+  /// 'text' on one line, which was meant as a string.
+  bool take_single_quoted() {
+    const std::size_t close = text_.find_first_of("'\"#\n", at_ + 1);
+    if (close == std::string_view::npos || text_[close] != '\'') return false;
+    const std::size_t begin = at_;
+    at_ = close + 1;
+    diagnostics_.error(span(begin, at_), "a string stands in double quotes")
+        .with_help(fmt::format("write \"{}\"", shortened_text(slice(begin + 1, close))));
+    add(Kind::string, begin);
+    return true;
+  }
+
+  void take_digits() {
+    while (is_digit(peek()) || (peek() == '_' && is_digit(peek(1)))) ++at_;
+  }
+
+  void take_number() {
+    const std::size_t begin = at_;
+    take_digits();
+    if (peek() == '.' && is_digit(peek(1))) {
+      ++at_;
+      take_digits();
+    }
+    const bool sign = peek(1) == '+' || peek(1) == '-';
+    if ((peek() == 'e' || peek() == 'E') && is_digit(peek(sign ? 2 : 1))) {
+      at_ += sign ? 2 : 1;
+      take_digits();
+    }
+    const std::size_t digits_end = at_;
+    if (is_letter(peek()) && glued_is_word(begin)) return;
+    std::optional<std::size_t> unit;  // where it begins
+    if (is_letter(peek()) || peek() == '%') unit = take_glued(begin, digits_end);
+    const std::size_t number_end = unit ? *unit : at_;
+    if (!unit) unit = take_unit_after_blank(number_end);
+    check_end_of_number(begin);
+    Token& token = add(Kind::number, begin);
+    token.number_end = static_cast<std::uint32_t>(number_end);
+    token.unit_begin = unit ? static_cast<std::uint32_t>(*unit) : token.end;
+  }
+
+  /// `1f1b`, the one word that begins with a digit.
+  bool glued_is_word(std::size_t begin) {
+    constexpr std::string_view one_forward_one_backward = "1f1b";
+    const std::size_t end = begin + one_forward_one_backward.size();
+    if (text_.substr(begin, one_forward_one_backward.size()) != one_forward_one_backward)
+      return false;
+    if (end < text_.size() && is_word(text_[end])) return false;
+    at_ = end;
+    add(Kind::word, begin);
+    return true;
+  }
+
+  /// A multiplier or a unit directly after the digits. Returns where the unit begins, if it is one.
+  std::optional<std::size_t> take_glued(std::size_t begin, std::size_t digits_end) {
+    const std::size_t end = end_of_unit_word(digits_end);
+    const std::string_view word = slice(digits_end, end);
+    if (find_unit(word)) {
+      at_ = end;
+      return digits_end;
+    }
+    at_ = digits_end;
+    while (is_word(peek())) ++at_;
+    const std::string_view letters = slice(digits_end, at_);
+    if (!find_multiplier(letters)) report_glued(slice(begin, digits_end), letters, digits_end);
+    return std::nullopt;
+  }
+
+  void report_glued(std::string_view digits, std::string_view letters, std::size_t at) {
+    if (letters.front() == '_') {
+      diagnostics_.error(span(at, at + letters.size()),
+                         "'_' in a number stands between digits only");
+      return;
+    }
+    Diagnostic& error =
+        diagnostics_.error(span(at, at + letters.size()),
+                           fmt::format("unknown unit or multiplier '{}'", shortened(letters)));
+    if (letters == "K") {
+      error.with_help(fmt::format("write {0}Ki for {0} * 1024, or {0}k for {0} * 1000", digits));
+    } else if (letters == "m" || letters == "g" || letters == "t" || letters == "ki") {
+      const char big = letters == "ki" ? 'K' : static_cast<char>(letters[0] - 'a' + 'A');
+      const std::string decimal = letters == "ki" ? "k" : std::string(1, big);
+      error.with_help(
+          fmt::format("multipliers are {0}{1}i (powers of 1024) and {0}{2} (powers of 1000)",
+                      digits, big, decimal));
+    } else if (const std::string near = did_you_mean(letters, unit_names()); !near.empty()) {
+      error.with_help(fmt::format("did you mean '{}{}'?", digits, near));
+    } else {
+      error.with_help("multipliers are k M G T and Ki Mi Gi Ti; a name begins with a letter");
+    }
+  }
+
+  static std::string_view shortened(std::string_view text) { return text.substr(0, 40); }
+
+  /// The end of a word, with a glued "/s" or "/h" where a unit may have one, or of '%'.
+  std::size_t end_of_unit_word(std::size_t at) const {
+    const auto char_at = [&](std::size_t i) { return i < text_.size() ? text_[i] : '\0'; };
+    if (char_at(at) == '%') {
+      ++at;
+    } else {
+      while (is_word(char_at(at))) ++at;
+    }
+    if (char_at(at) == '/' && (char_at(at + 1) == 's' || char_at(at + 1) == 'h') &&
+        !is_word(char_at(at + 2)))
+      at += 2;
+    return at;
+  }
+
+  std::optional<std::size_t> take_unit_after_blank(std::size_t number_end) {
+    std::size_t begin = number_end;
+    while (begin < text_.size() && (text_[begin] == ' ' || text_[begin] == '\t')) ++begin;
+    if (begin == text_.size() || begin == number_end ||
+        !(is_letter(text_[begin]) || text_[begin] == '%'))
+      return std::nullopt;
+    std::size_t end = end_of_unit_word(begin);
+    if (!find_unit(slice(begin, end))) return std::nullopt;
+    const Kind after = kind_after(end);
+    if (after == Kind::left_paren) return std::nullopt;
+    if (after == Kind::assign || after == Kind::kw_in) {
+      warn_of_unit(number_end, begin, end);
+      return std::nullopt;
+    }
+    at_ = end;
+    return begin;
+  }
+
+  /// `context = 8Ki sequences = 1`: the word begins the next entry, but a reader may take it for a
+  /// unit.
+  void warn_of_unit(std::size_t number_end, std::size_t begin, std::size_t end) {
+    std::size_t number_begin = number_end;
+    while (number_begin > 0 && (is_word(text_[number_begin - 1]) || text_[number_begin - 1] == '.'))
+      --number_begin;
+    diagnostics_
+        .warning(span(begin, end),
+                 fmt::format("'{}' begins an entry here; it is not the unit of '{}'",
+                             slice(begin, end), slice(number_begin, number_end)))
+        .with_help("put ';' or a new line before it");
+  }
+
+  /// '=' , 'in' or '(' if that is the token after \a at, else Kind::end.
+  Kind kind_after(std::size_t at) const {
+    while (at < text_.size() && (is_blank(text_[at]) || text_[at] == '\n' || text_[at] == '#'))
+      at = text_[at] == '#' ? std::min(text_.find('\n', at), text_.size()) : at + 1;
+    if (at == text_.size()) return Kind::end;
+    const std::string_view rest = text_.substr(at, 3);
+    if (rest[0] == '(') return Kind::left_paren;
+    if (rest[0] == '=' && !rest.starts_with("==") && !rest.starts_with("=>")) return Kind::assign;
+    if (rest.starts_with("in") && (rest.size() == 2 || !is_word(rest[2]))) return Kind::kw_in;
+    return Kind::end;
+  }
+
+  /// "1." and "1.5.2".
+  void check_end_of_number(std::size_t begin) {
+    if (peek() != '.' || peek(1) == '.') return;
+    const std::string_view number = slice(begin, at_);
+    if (is_digit(peek(1))) {
+      const std::size_t dot = at_;
+      while (is_word(peek()) || (peek() == '.' && is_digit(peek(1)))) ++at_;
+      diagnostics_.error(span(dot, at_), "a number has one '.' only")
+          .with_help(
+              fmt::format("a version is a string: \"{}{}\"", number, shortened(slice(dot, at_))));
+      return;
+    }
+    diagnostics_.error(span(at_, at_ + 1), "a number ends with a digit")
+        .with_help(fmt::format("write {0} or {0}.0", shortened(number)));
+    ++at_;
+  }
+
+  void take_bare_fraction() {
+    const std::size_t begin = at_++;
+    take_digits();
+    diagnostics_.error(span(begin, at_), "a number begins with a digit")
+        .with_help(fmt::format("write 0{}", shortened(slice(begin, at_))));
+    add(Kind::number, begin);
+    tokens_.back().begin++;  // the digits after the '.': a number that can be read
+  }
+
+  bool take_punctuation() {
+    // Longest first where one begins another.
+    static constexpr std::array rows = {
+        WordRow{"==", Kind::equal, Soft::none},
+        WordRow{"=>", Kind::implies, Soft::none},
+        WordRow{"!=", Kind::not_equal, Soft::none},
+        WordRow{"<=", Kind::less_equal, Soft::none},
+        WordRow{">=", Kind::greater_equal, Soft::none},
+        WordRow{"//", Kind::double_slash, Soft::none},
+        WordRow{"..", Kind::dots, Soft::none},
+    };
+    const std::string_view two = text_.substr(at_, 2);
+    for (const WordRow& row : rows) {
+      if (row.text != two) continue;
+      at_ += 2;
+      add(row.kind, at_ - 2);
+      return true;
+    }
+    const WordRow* row = find_word(text_.substr(at_, 1));
+    if (row == nullptr) return false;
+    ++at_;
+    add(row->kind, at_ - 1);
+    return true;
+  }
+
+  /// A run of characters that begin no token: one error, and no token.
+  void take_unknown() {
+    const std::size_t begin = at_;
+    std::string_view help;
+    Kind meant = Kind::end;
+    for (const Habit& habit : kHabits) {
+      if (!text_.substr(at_).starts_with(habit.text)) continue;
+      help = habit.help;
+      meant = habit.meant;
+      at_ += habit.text.size();
+      break;
+    }
+    if (at_ == begin) {
+      do {
+        std::uint32_t code = 0;
+        at_ += std::max<std::size_t>(1, decode_utf8(text_.substr(at_), code));
+      } while (at_ < text_.size() && is_unknown(text_[at_]));
+    }
+    after_junk_ = true;
+    const std::string_view text = slice(begin, at_);
+    std::uint32_t code = 0;
+    if (decode_utf8(text, code) == 0) return;  // check_encoding has said so
+    const bool control = code < 0x20 || code == 0x7F;
+    Diagnostic& error = diagnostics_.error(
+        span(begin, at_),
+        control ? fmt::format("a control character (0x{:02X}) has no meaning here", code)
+                : fmt::format("'{}' has no meaning here", shortened_text(text)));
+    if (!help.empty()) {
+      error.with_help(std::string(help));
+    } else if (code >= 0x80) {
+      error.with_help("names are ASCII letters, digits and '_'");
+    }
+    if (meant != Kind::end) add(meant, begin);
+  }
+
+  /// At most some 40 bytes, cut between characters.
+  static std::string_view shortened_text(std::string_view text) {
+    if (text.size() <= 40) return text;
+    std::size_t end = 40;
+    while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+    return text.substr(0, end);
+  }
+
+  static bool is_unknown(char c) {
+    return !is_word(c) && !is_blank(c) && c != '\n' && c != '"' && c != '#' && c != '\0' &&
+           c != '.' && c != '!' && find_word(std::string_view(&c, 1)) == nullptr;
+  }
+
+  std::uint32_t file_;
+  std::string_view text_;
+  std::vector<ast::Comment>& comments_;
+  Diagnostics& diagnostics_;
+  std::vector<Token> tokens_;
+  std::size_t at_ = 0;
+  bool starts_line_ = true;
+  bool after_junk_ = false;
+};
+
+}  // namespace
+
+std::vector<Token> lex(const Sources& sources, std::uint32_t file,
+                       std::vector<ast::Comment>& comments, Diagnostics& diagnostics) {
+  return Lexer(file, sources[file].text(), comments, diagnostics).run();
+}
+
+std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::end:
+      return "the end of the file";
+    case Kind::word:
+      return "a name";
+    case Kind::number:
+      return "a number";
+    case Kind::string:
+      return "a string";
+#define X(name, text) \
+  case Kind::name:    \
+    return "'" text "'";
+      PLIMSOLL_TOKENS(X)
+#undef X
+  }
+  return "";
+}
+
+namespace {
+
+std::vector<std::string> words_with(bool (*wanted)(const WordRow&)) {
+  std::vector<std::string> result;
+  for (const WordRow& row : kWords)
+    if (wanted(row)) result.emplace_back(row.text);
+  return result;
+}
+
+}  // namespace
+
+const std::vector<std::string>& entry_words() {
+  static const std::vector<std::string> words = words_with([](const WordRow& row) {
+    const bool within =
+        row.kind == Kind::kw_as || row.soft == Soft::weight || row.soft == Soft::each;
+    const bool begins = (row.kind >= Kind::kw_param && row.kind <= Kind::kw_maximize) ||
+                        (row.soft != Soft::none && row.soft != Soft::declaration);
+    return begins && !within;
+  });
+  return words;
+}
+
+const std::vector<std::string>& declaration_kinds() {
+  static const std::vector<std::string> words =
+      words_with([](const WordRow& row) { return row.soft == Soft::declaration; });
+  return words;
+}
+
+}  // namespace plimsoll::syntax
