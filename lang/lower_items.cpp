@@ -143,6 +143,9 @@ void Lowering::lower_each(const ast::Entry& e, const Behaviour& owner, const std
       if (is_zero(*condition)) continue;
       Item item = base;
       item.bytes = gated(*condition, *bytes);
+      // Of the rank's experts each is a weight; one shape, and the largest, is that of one of them.
+      if (each == "weight" && base.combine == Combine::add)
+        item.bytes = pool_.mul(item.bytes, m.copies);
       item.place = place_of(s);
       item.shape = {m.rows, m.cols};
       if (each == "shape") {

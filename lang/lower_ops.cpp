@@ -54,7 +54,11 @@ void Lowering::lower_op(OpId id) {
   const eval::Scope& scope = place.all;
   for (const ops::NamedValue& v : rule.values) place.set(v.name, number(v.elements));
   place.set("name", scope_.word("name", op.name));
+  if (!op.weights.empty())
+    place.set("weight", number(shapes_->weight_elements(op.weights.front())));
   if (op.kind == OpKind::experts) {
+    place.set("count", number(constant(op.count)));
+    place.set("top_k", number(constant(op.top_k)));
     place.set("routed", number(pool_.mul(shapes_->routed(op),
                                          shapes_->width(program_.values[op.inputs[0]]))));
     place.set("permuted", number(pool_.mul(shapes_->permuted(op),
