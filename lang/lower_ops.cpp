@@ -119,7 +119,7 @@ void Lowering::lower_op(OpId id) {
   for (const std::string& word : rule.minimal)
     if (const ops::NamedValue* value = named(word)) save_value(low, *value, "", open, op.span);
   if (op.kind == OpKind::glu && !fused_pointwise_)
-    if (const ops::NamedValue* value = named("activation"))
+    if (const ops::NamedValue* value = named("activated"))
       save_value(low, *value, "", open, op.span);
 }
 
