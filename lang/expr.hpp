@@ -145,10 +145,18 @@ class ExprPool {
   Expr intern(Node, Expr a, Expr b, Expr c, std::uint32_t payload);
   std::uint8_t facts_of(const Stored&) const;
   void grow();
+  template <class Build>
+  Expr remembered(Node, Expr a, Expr b, Build);
 
   std::vector<Stored> nodes_;
   std::vector<Rational> constants_;
   std::vector<std::uint32_t> table_;  ///< open addressing over node ids; its size a power of two
+  /// Results of recent builders by operands: the same few are asked for again and again.
+  struct Recent {
+    Node node;
+    Expr a, b, result;
+  };
+  std::vector<Recent> recent_;
 };
 
 /// Evaluates some expressions of a pool again and again: one sweep over the nodes that they need.

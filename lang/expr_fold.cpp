@@ -13,6 +13,8 @@ namespace plimsoll {
 
 namespace {
 
+constexpr std::size_t kRecent = 1024;
+
 Int128 gcd(Int128 a, Int128 b) {
   while (b != 0) {
     const Int128 rest = a % b;
@@ -367,25 +369,44 @@ Expr Folder::select(Expr condition, Expr then, Expr otherwise) {
   return node(Node::select, condition, then, otherwise);
 }
 
+template <class Build>
+Expr ExprPool::remembered(Node node, Expr a, Expr b, Build build) {
+  const std::uint64_t hash =
+      (std::uint64_t{a.id} << 32 | b.id) * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(node);
+  const std::size_t at = (hash ^ hash >> 32) % kRecent;
+  if (recent_.empty()) recent_.resize(kRecent, Recent{Node::constant, {}, {}, {}});
+  const Recent& old = recent_[at];
+  if (old.node == node && old.a == a && old.b == b) return old.result;
+  const Expr result = build();
+  recent_[at] = {node, a, b, result};
+  return result;
+}
+
 Expr ExprPool::add(Expr a, Expr b) {
-  const std::array<Expr, 2> terms{a, b};
-  return sum(terms);
+  return remembered(Node::add, a, b, [&] { return sum(std::array{a, b}); });
 }
 Expr ExprPool::mul(Expr a, Expr b) {
-  const std::array<Expr, 2> factors{a, b};
-  return product(factors);
+  return remembered(Node::mul, a, b, [&] { return product(std::array{a, b}); });
 }
 Expr ExprPool::sum(std::span<const Expr> terms) { return Folder(*this).sum(terms); }
 Expr ExprPool::product(std::span<const Expr> factors) { return Folder(*this).product(factors); }
-Expr ExprPool::div(Expr a, Expr b) { return Folder(*this).quotient(a, b); }
+Expr ExprPool::div(Expr a, Expr b) {
+  return remembered(Node::div, a, b, [&] { return Folder(*this).quotient(a, b); });
+}
 Expr ExprPool::floor_div(Expr a, Expr b) {
-  return Folder(*this).rounded_quotient(Node::floor_div, a, b);
+  return remembered(Node::floor_div, a, b,
+                    [&] { return Folder(*this).rounded_quotient(Node::floor_div, a, b); });
 }
 Expr ExprPool::ceil_div(Expr a, Expr b) {
-  return Folder(*this).rounded_quotient(Node::ceil_div, a, b);
+  return remembered(Node::ceil_div, a, b,
+                    [&] { return Folder(*this).rounded_quotient(Node::ceil_div, a, b); });
 }
-Expr ExprPool::min(Expr a, Expr b) { return Folder(*this).extremum(Node::min, a, b); }
-Expr ExprPool::max(Expr a, Expr b) { return Folder(*this).extremum(Node::max, a, b); }
+Expr ExprPool::min(Expr a, Expr b) {
+  return remembered(Node::min, a, b, [&] { return Folder(*this).extremum(Node::min, a, b); });
+}
+Expr ExprPool::max(Expr a, Expr b) {
+  return remembered(Node::max, a, b, [&] { return Folder(*this).extremum(Node::max, a, b); });
+}
 Expr ExprPool::equal(Expr a, Expr b) { return Folder(*this).equal(a, b); }
 Expr ExprPool::less_equal(Expr a, Expr b) { return Folder(*this).less_equal(a, b); }
 Expr ExprPool::select(Expr condition, Expr then, Expr otherwise) {

@@ -13,10 +13,11 @@
 namespace plimsoll::ops {
 
 /// Shapes on one rank. Symbols: b micro-batch, s tokens a sequence, c cp, t tp, h width.
-/// tokens(v) = b*s/c, divided by t where v is sequence-sharded and sp holds; inside experts the
-/// routed tokens R (balanced: tokens entering * top_k * etp, times the job's imbalance; with a
-/// capacity R = count/ep * ep * ceil(capacity * tokens * top_k / count)). width(v) = h, or its
-/// share of the split: h / units * ceil(units / t).
+/// tokens(v) = T = b*s/c, and Ts = T/t where v is sequence-sharded and sp holds; inside experts the
+/// routed rows R (MEGATRON.md §4: balanced tokens entering * top_k * etp, times the job's imbalance
+/// and rounded up; with a capacity count * ceil(capacity * tokens * top_k / count) * etp).
+/// width(v) = h, or its share of the split: h / units * ceil(units / t); of logits the padded
+/// vocabulary's.
 class Shapes {
  public:
   Shapes(const Program& program, ExprPool& pool, Rational imbalance, Expr vocab_multiple)
@@ -79,7 +80,9 @@ enum class Group : std::uint8_t { tp, cp, ep, etp };
 struct Collective {
   CollectiveKind kind;
   Group group;
-  Expr bytes;  ///< of the whole (gathered, reduced) tensor on a rank; a2a: what a rank sends
+  /// Of the whole (gathered, reduced) tensor; all_to_all: what a rank sends; ring: what passes all
+  /// ranks of the group together. 0 on layouts where it does not happen; moot with one rank.
+  Expr bytes;
 };
 
 /// One matrix product, for the time model: M x N x K, `count` copies.
@@ -93,24 +96,33 @@ struct Rule {
   std::vector<std::vector<std::string>> sufficient;
   /// What a stack that saves exactly what is needed keeps (framework plain).
   std::vector<std::string> minimal;
+  /// Kept whatever the framework's `save` lists for this op: the input of the router, which is a
+  /// linear inside experts.
+  std::vector<std::string> always;
   std::vector<Temporary> forward_temporaries, backward_temporaries;
-  std::vector<Product> products;       ///< forward; backward is the two transposed ones each
-  Expr attention_flops;                ///< forward, both matrix products, causal and window counted
-  Expr flops_forward, flops_backward;  ///< all arithmetic in matrix products and attention
-  Expr bytes_forward, bytes_backward;  ///< HBM traffic of what is not a matrix product
+  std::vector<Product> products;  ///< forward; backward is the two transposed ones each
+  Expr attention_flops;           ///< forward, both matrix products, causal and window counted
+  /// All arithmetic of matrix products and attention, nothing recomputed; of frozen weights no
+  /// gradients.
+  Expr flops_forward, flops_backward;
+  Expr bytes_forward, bytes_backward;  ///< HBM traffic of what is not a matrix product; TIME.md §1
   std::vector<Collective> forward_collectives, backward_collectives;
-  /// State a sequence keeps while serving, elements on the rank: per token, and fixed (windows,
-  /// Mamba).
+  /// State a sequence keeps while serving, elements on the rank: a token, and whatever its length
+  /// (Mamba). Only the last `cache_window` tokens are kept, or those of the chunk of `cache_chunk`
+  /// tokens (0: all).
   Expr cache_per_token, cache_fixed;
+  std::int64_t cache_window = 0, cache_chunk = 0;
 };
 
 /// How the job runs the ops.
 struct Variant {
+  Rational activation_bytes = 2;    ///< an element of an activation: temporaries, traffic
   std::string attention = "flash";  ///< flash, cudnn, unfused
   bool dropout = false, attention_dropout = false;
   bool trained_weights = true;  ///< false: frozen (LoRA base): weight gradients are not made
 };
 
-Rule rule(const Shapes&, const Op&, const Variant&);
+/// \a op is one of the shapes' program.
+Rule rule(const Shapes&, const Op& op, const Variant&);
 
 }  // namespace plimsoll::ops
