@@ -114,7 +114,7 @@ namespace {
 std::optional<Expr> word_index(ExprPool& pool, const Value& value, const Enumeration& of) {
   if (const OpenWord* open = value.as<OpenWord>()) return open->expr;
   const Word* word = value.as<Word>();
-  const std::string_view text = word != nullptr ? word->text : "none";
+  const std::string_view text = word != nullptr ? std::string_view(word->text) : "none";
   for (std::size_t i = 0; i < of.words.size(); ++i)
     if (of.words[i] == text) return pool.constant(i);
   return std::nullopt;

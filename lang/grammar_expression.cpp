@@ -186,12 +186,12 @@ const auto chain_def =
     >> *(infix > *prefix > operand[push_operand]);
 
 const auto argument_def =
-      (when(begins_named_argument) >> token(Kind::word)[set_argument_name] >> token(Kind::assign)
+      ((when(begins_named_argument) >> token(Kind::word)[set_argument_name] >> token(Kind::assign))
          > expression[set_argument_value])
     | expression[set_argument_value];
 
 const auto closure_def = spanned[
-    when(begins_closure) >> token(Kind::left_brace) >> token(Kind::word)[set_closure_parameter] >> token(Kind::implies)
+    (when(begins_closure) >> token(Kind::left_brace) >> token(Kind::word)[set_closure_parameter] >> token(Kind::implies))
       > nested[expression[set_closure_body]] > token(Kind::right_brace)];
 
 const auto arguments =

@@ -264,11 +264,11 @@ BOOST_SPIRIT_DEFINE(entry, param, params, entries, body, parameter, declaration,
 
 }  // namespace
 
-void parse_tokens(State& state) {
-  const auto reference = std::ref(state);
-  Iterator first = state.begin;
-  x3::parse(first, state.end, x3::with<StateTag>(reference)[file]);
-  PLIMSOLL_ASSERT(first == state.end);
+void parse_tokens(State& parsing) {
+  const auto reference = std::ref(parsing);
+  Iterator first = parsing.begin;
+  x3::parse(first, parsing.end, x3::with<StateTag>(reference)[file]);
+  PLIMSOLL_ASSERT(first == parsing.end);
 }
 
 }  // namespace plimsoll::syntax

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+// Any bytes as a file: the parser alone.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "lang/parse.hpp"
+
+using namespace plimsoll;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Sources sources;
+  Diagnostics diags;
+  const std::uint32_t file =
+      sources.add("fuzz.plan", std::string(reinterpret_cast<const char*>(data), size));
+  const ast::File parsed = parse(sources, file, diags);
+  const std::string said = diags.render(sources, false);
+  if (diags.has_errors() != (said.find(" error: ") != std::string::npos)) std::abort();
+  return 0;
+}
