@@ -155,6 +155,7 @@ struct Inventory {
   Rational margin = 0;                         ///< "edge" within this share of the memory
   Rational reserved_factor = 1;  ///< reserved over allocated, until the allocator replays it
   std::string reserved_source;
+  bool counts_blocks = true;  ///< false: allocated is the live bytes (plain, textbook)
 
   std::uint32_t trace_of(std::uint32_t segment) const;
 };

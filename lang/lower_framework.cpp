@@ -89,12 +89,17 @@ void Lowering::read_entry(const ast::Entry& e) {
         const auto value = eval_.eval(*e.value, scope, &kAnyWord);
         if (!value) return;
         if (const auto* w = value->as<eval::Word>()) fused_pointwise_ = w->text != "separate";
-      } else if (field == "derive" || field == "context") {
-        if (const auto c = eval_.condition(*e.value, scope))
-          (field == "derive" ? derive_ : context_) = !is_zero(*c);
+      } else if (field == "derive" || field == "context" || field == "allocator") {
+        bool& to = field == "derive"    ? derive_
+                   : field == "context" ? context_
+                                        : inventory_.counts_blocks;
+        if (const auto c = eval_.condition(*e.value, scope)) to = !is_zero(*c);
       } else if (field == "reserved_factor" || field == "margin") {
         if (const auto r = eval_.constant(*e.value, scope_, kCount))
           (field == "margin" ? inventory_.margin : inventory_.reserved_factor) = *r;
+        if (field == "reserved_factor")
+          inventory_.reserved_source =
+              fmt::format("framework {}: reserved_factor", in_.framework->name);
       }
       break;
     }

@@ -40,6 +40,15 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
+/// A number of the model that a degree must divide; `may_replicate`: or be divided by it (key/value
+/// heads are replicated where tp exceeds them).
+struct Divisible {
+  std::int64_t number = 1;
+  Var by = Var::tp;
+  bool may_replicate = false;
+  std::string what;  ///< "heads", "columns of 'gate'", "experts"
+};
+
 /// What a layout is priced against; made once a job.
 struct Problem {
   const Module* module = nullptr;
@@ -48,6 +57,7 @@ struct Problem {
   const Program* program = nullptr;
   const Behaviour* framework = nullptr;
   Inventory inventory;
+  std::vector<Divisible> divisible;
 };
 
 /// Compiles a job for pricing: program, lowering. nullopt after errors in \a diags.

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <string>
+
+#include "planner/peak.hpp"
+#include "planner/stage_cost.hpp"
+
+namespace plimsoll {
+
+/// "backward of layer 19, linear down": where a moment is.
+std::string moment_name(const Problem&, const StageCost&, const Moment&);
+
+/// Fills a stage's lines with what is live at \a moment, by name and category, and checks that they
+/// add up to the moment's bytes (InternalError otherwise). Rounding and fragmentation are lines
+/// too.
+void itemise(const Problem&, const CostModel&, const StageCost&, const Moment& moment, StageBill&);
+
+}  // namespace plimsoll

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+#include "planner/peak.hpp"
+
+#include <algorithm>
+
+#include "planner/bill_lines.hpp"
+#include "planner/serve.hpp"
+#include "planner/stage_cost.hpp"
+
+namespace plimsoll {
+
+namespace {
+
+const Gpu& gpu_of(const Problem& p, const Layout& l, std::int64_t stage) {
+  if (l.stage_pool.empty()) return p.cluster->pools.front().gpu;
+  return p.cluster->pools[l.stage_pool[static_cast<std::size_t>(stage)]].gpu;
+}
+
+Int128 hbm_of(const Problem& p, const Layout& l, std::int64_t stage) {
+  return gpu_of(p, l, stage).memory - p.cluster->occupied;
+}
+
+/// What the driver must have free: segments of the allocator, and what lies outside it.
+struct Footprint {
+  std::int64_t allocated = 0, reserved = 0, peak = 0;
+};
+
+Footprint footprint(const Inventory& inventory, const Bytes& bytes, std::int64_t outside) {
+  Footprint f;
+  f.allocated = inventory.counts_blocks ? bytes.blocks : bytes.live;
+  f.reserved = (Rational(f.allocated) * inventory.reserved_factor).ceil().to_int64();
+  f.peak = f.reserved + outside;
+  return f;
+}
+
+}  // namespace
+
+struct Pricer::Impl {
+  explicit Impl(const Problem& p) : problem(p), model(p) {}
+  const Problem& problem;
+  CostModel model;
+};
+
+Pricer::Pricer(const Problem& p) : impl_(std::make_unique<Impl>(p)) {}
+Pricer::~Pricer() = default;
+
+Pricer::Peak Pricer::peak(const Layout& l) {
+  const Problem& p = impl_->problem;
+  Peak worst;
+  if (p.job->serve) {
+    const Bill b = serve_bill(p, l);
+    return {b.peak_bytes, b.peak_stage, b.fits, b.hbm_bytes - b.peak_bytes};
+  }
+  impl_->model.set(l);
+  for (std::int64_t stage = 0; stage < l.pp; ++stage) {
+    const StageCost cost = impl_->model.stage(stage);
+    const Bytes most = impl_->model.moments(cost, false).front().bytes;
+    const Int128 bytes = footprint(p.inventory, most, cost.outside).peak;
+    const Int128 left = hbm_of(p, l, stage) - bytes;
+    if (stage == 0 || left < worst.headroom_bytes) {
+      worst.headroom_bytes = left;
+      worst.bytes = bytes;
+      worst.stage = stage;
+    }
+  }
+  worst.fits = worst.headroom_bytes >= 0;
+  return worst;
+}
+
+namespace {
+
+StageBill bill_stage(const Problem& p, const Layout& l, CostModel& model, std::int64_t stage) {
+  const StageCost cost = model.stage(stage);
+  const std::vector<Moment> moments = model.moments(cost, false);
+  const Moment& peak = moments.front();
+  StageBill b;
+  b.stage = stage;
+  b.layers = l.stage_layers[static_cast<std::size_t>(stage)];
+  itemise(p, model, cost, peak, b);
+  const Footprint f = footprint(p.inventory, peak.bytes, cost.outside);
+  b.live_bytes = peak.bytes.live;
+  b.allocated_bytes = f.allocated;
+  b.reserved_bytes = f.reserved;
+  b.peak_bytes = f.peak;
+  const auto with_segments = [&](const Bytes& bytes) {
+    return Int128{footprint(p.inventory, bytes, cost.outside).peak};
+  };
+  b.steady_bytes = with_segments(cost.between);
+  b.update_bytes = with_segments(cost.update);
+  b.first_step_bytes = with_segments(model.moments(cost, true).front().bytes);
+  for (const Moment& m : moments)
+    b.moments.push_back({moment_name(p, cost, m), with_segments(m.bytes)});
+  for (const BillLine& line : b.lines)
+    b.categories[static_cast<std::size_t>(line.category)] += line.bytes;
+  return b;
+}
+
+}  // namespace
+
+Bill bill(const Problem& p, const Layout& l) {
+  if (p.job->serve) return serve_bill(p, l);
+  Bill result;
+  result.layout = l;
+  result.params = p.program->parameter_count();
+  CostModel model(p);
+  model.set(l);
+  Int128 least = 0;
+  for (std::int64_t stage = 0; stage < l.pp; ++stage) {
+    result.stages.push_back(bill_stage(p, l, model, stage));
+    const Int128 left = hbm_of(p, l, stage) - result.stages.back().peak_bytes;
+    if (stage == 0 || left < least) {
+      least = left;
+      result.peak_stage = stage;
+    }
+  }
+  const StageBill& worst = result.stages[static_cast<std::size_t>(result.peak_stage)];
+  result.peak_bytes = worst.peak_bytes;
+  result.hbm_bytes = hbm_of(p, l, result.peak_stage);
+  result.fits = result.peak_bytes <= result.hbm_bytes;
+  // Within the framework's margin of the memory, on either side, nobody should promise.
+  const Rational margin = Rational::integer(result.peak_bytes) * p.inventory.margin;
+  const Rational distance = Rational::integer(result.hbm_bytes - result.peak_bytes).abs();
+  result.verdict = distance < margin ? "edge" : result.fits ? "fits" : "does not fit";
+  return result;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "lang/lower.hpp"
+#include "planner/layout.hpp"
+
+namespace plimsoll {
+
+namespace {
+
+/// Every number of the program that tp, ep or etp must divide, each once.
+std::vector<Divisible> divisible_numbers(const Program& program, Expr vocab_multiple,
+                                         const ExprPool& pool) {
+  std::vector<Divisible> list;
+  std::set<std::tuple<std::int64_t, Var, bool>> seen;
+  const auto add = [&](std::int64_t number, Var by, bool may_replicate, std::string what) {
+    if (number > 0 && seen.insert({number, by, may_replicate}).second)
+      list.push_back({number, by, may_replicate, std::move(what)});
+  };
+  // A vocabulary padded to a multiple of tp divides by itself.
+  const bool padded = pool.depends_on(vocab_multiple) >> static_cast<int>(Var::tp) & 1;
+  for (const Weight& w : program.weights) {
+    const Var by = w.experts == kNone ? Var::tp : Var::etp;
+    if (w.experts != kNone) add(w.copies, Var::ep, false, "experts");
+    if (w.split == Split::none || (w.vocabulary && padded)) continue;
+    const std::int64_t side = w.split == Split::row ? w.rows : w.cols;
+    const std::string label = w.name.empty() ? std::string(name(w.role)) : "'" + w.name + "'";
+    if (w.units > 0)
+      add(w.units, by, true, fmt::format("heads of {}", label));
+    else
+      add(side, by, false,
+          fmt::format("{} of {}", w.split == Split::row ? "rows" : "columns", label));
+  }
+  for (const Op& op : program.ops) {
+    if (op.kind == OpKind::attention && program.values[op.inputs[0]].split != Split::none)
+      add(op.heads, Var::tp, false, "attention heads");
+  }
+  return list;
+}
+
+}  // namespace
+
+std::optional<Problem> make_problem(const Module& module, const Job& job, Diagnostics& diags) {
+  Problem p;
+  p.module = &module;
+  p.job = &job;
+  p.cluster = module.cluster(job.cluster);
+  p.framework = module.framework(job.framework);
+  p.program = module.program(job.model, diags);
+  if (!p.cluster || !p.framework || !p.program) {
+    if (!diags.has_errors())
+      diags.error(job.span, fmt::format("job '{}' names what is not declared", job.name));
+    return std::nullopt;
+  }
+  LowerInput in;
+  in.module = &module;
+  in.job = &job;
+  in.cluster = p.cluster;
+  in.program = p.program;
+  in.framework = p.framework;
+  in.optimizer = job.serve ? nullptr : module.optimizer(job.optimizer);
+  auto inventory = lower(in, diags);
+  if (!inventory) return std::nullopt;
+  p.inventory = std::move(*inventory);
+  p.divisible = divisible_numbers(*p.program, p.inventory.facts.vocab_multiple, module.pool());
+  return p;
+}
+
+namespace {
+
+/// Reads the values of a layout declaration and the pins of a job into a Layout.
+class LayoutReader {
+ public:
+  LayoutReader(const Problem& p, const LayoutDecl* decl, Diagnostics& diags)
+      : p_(p), decl_(decl), diags_(diags), pool_(p.module->pool()) {}
+
+  std::optional<Layout> read() {
+    read_numbers();
+    read_words();
+    apply_defaults();
+    read_lists();
+    if (failed_) return std::nullopt;
+    resolve(p_, layout_);
+    if (const std::string why = why_impossible(p_, layout_); !why.empty()) {
+      diags_
+          .error(decl_ ? decl_->span : p_.job->span,
+                 fmt::format("{}layout cannot be: {}", decl_ ? "this " : "the job's ", why))
+          .with_help("change the degree it names, or the model or cluster that it must divide");
+      return std::nullopt;
+    }
+    return layout_;
+  }
+
+ private:
+  const eval::Value* given(std::string_view name) const {
+    if (decl_)
+      if (const auto at = decl_->values.find(std::string(name)); at != decl_->values.end())
+        return &at->second;
+    const auto choice = p_.job->layout.find(std::string(name));
+    if (choice != p_.job->layout.end() && choice->second.values.size() == 1)
+      return &choice->second.values.front();
+    return nullptr;
+  }
+
+  Expr expr_of(const eval::Value& v) const {
+    if (const auto* n = v.as<eval::Number>()) return n->expr;
+    if (const auto* b = v.as<eval::Boolean>()) return b->expr;
+    return pool_.constant(0);
+  }
+
+  void set(Var v, const Rational& value) {
+    const auto number = [&] { return value.to_int64(); };
+    switch (v) {
+      case Var::tp:
+        layout_.tp = number();
+        break;
+      case Var::pp:
+        layout_.pp = number();
+        break;
+      case Var::vpp:
+        layout_.vpp = number();
+        break;
+      case Var::cp:
+        layout_.cp = number();
+        break;
+      case Var::ep:
+        layout_.ep = number();
+        break;
+      case Var::etp:
+        layout_.etp = number();
+        break;
+      case Var::zero:
+        layout_.zero = static_cast<int>(number());
+        break;
+      case Var::shard:
+        layout_.shard = number();
+        break;
+      case Var::mbs:
+        layout_.mbs = number();
+        break;
+      case Var::sp:
+        layout_.sp = !value.is_zero();
+        break;
+      case Var::offload:
+        layout_.offload = value;
+        break;
+      case Var::seq:
+        layout_.seq = number();
+        break;
+      case Var::batch:
+        layout_.batch = number();
+        break;
+      case Var::nodes:
+        layout_.nodes = number();
+        break;
+      case Var::sequences:
+        layout_.sequences = number();
+        break;
+      default:
+        break;
+    }
+  }
+
+  /// Numbers first; those that name other layout variables (`sp = tp > 1`) when the rest is known.
+  void read_numbers() {
+    static constexpr Var kVars[] = {Var::tp,    Var::pp,    Var::vpp,      Var::cp,
+                                    Var::ep,    Var::etp,   Var::zero,     Var::shard,
+                                    Var::mbs,   Var::sp,    Var::offload,  Var::seq,
+                                    Var::batch, Var::nodes, Var::sequences};
+    std::vector<std::pair<Var, Expr>> later;
+    for (Var v : kVars) {
+      const eval::Value* value = given(name(v));
+      if (!value) continue;
+      named_.insert(v);
+      const Expr e = expr_of(*value);
+      if (pool_.is_constant(e))
+        set(v, pool_.value(e));
+      else
+        later.push_back({v, e});
+    }
+    for (const auto& [v, e] : later) set_from(v, e);
+  }
+
+  void set_from(Var v, Expr e) {
+    Layout probe = layout_;
+    resolve(p_, probe);
+    set(v, pool_.eval(e, environment(p_, probe, 0)));
+  }
+
+  void read_words() {
+    if (const eval::Value* v = given("recompute"))
+      if (const auto* w = v->as<eval::Word>()) {
+        const auto& modes = p_.inventory.recompute_modes;
+        const auto at = std::find(modes.begin(), modes.end(), w->text);
+        if (at == modes.end()) {
+          diags_
+              .error(v->span, fmt::format("framework '{}' has no recompute mode '{}'",
+                                          p_.framework->name, w->text))
+              .with_help(fmt::format("one of {}", fmt::join(modes, ", ")));
+          failed_ = true;
+        } else {
+          layout_.recompute = static_cast<RecomputeMode>(at - modes.begin());
+        }
+      }
+    if (const eval::Value* v = given("schedule"))
+      if (const auto* w = v->as<eval::Word>())
+        for (int s = 0; s < 5; ++s)
+          if (name(static_cast<Schedule>(s)) == w->text)
+            layout_.schedule = static_cast<Schedule>(s);
+  }
+
+  void apply_defaults() {
+    for (const auto& [v, e] : p_.inventory.defaults)
+      if (!named_.count(v)) set_from(v, e);
+  }
+
+  void read_lists() {
+    read_list("stage_layers", layout_.stage_layers);
+    read_list("recompute_layers", layout_.recompute_layers);
+    if (const eval::Value* v = given("stage_pool"))
+      if (const auto* list = v->as<eval::List>())
+        for (const eval::Value& item : list->items)
+          if (const auto* w = item.as<eval::Word>())
+            for (std::uint32_t i = 0; i < p_.cluster->pools.size(); ++i)
+              if (p_.cluster->pools[i].name == w->text) layout_.stage_pool.push_back(i);
+    if (!layout_.recompute_layers.empty() && layout_.recompute == 0) layout_.recompute = 1;
+  }
+
+  void read_list(const char* name, std::vector<std::int64_t>& to) {
+    const eval::Value* v = given(name);
+    const auto* list = v ? v->as<eval::List>() : nullptr;
+    if (!list) return;
+    for (const eval::Value& item : list->items)
+      if (const auto* n = item.as<eval::Number>(); n && pool_.is_constant(n->expr))
+        to.push_back(pool_.value(n->expr).to_int64());
+  }
+
+  const Problem& p_;
+  const LayoutDecl* decl_;
+  Diagnostics& diags_;
+  ExprPool& pool_;
+  Layout layout_;
+  std::set<Var> named_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+std::optional<Layout> layout_from(const Problem& p, const LayoutDecl* decl, Diagnostics& diags) {
+  try {
+    return LayoutReader(p, decl, diags).read();
+  } catch (const ArithmeticError& e) {
+    diags.error(decl ? decl->span : p.job->span,
+                fmt::format("a value of this layout cannot be computed: {}", e.what()));
+    return std::nullopt;
+  }
+}
+
+}  // namespace plimsoll

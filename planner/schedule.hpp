@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/layout.hpp"
+
+/// What a pipeline schedule has a stage hold. Sources: ACCOUNTING.md E, MEGATRON.md §5.
+namespace plimsoll {
+
+/// One forward or backward of one chunk, in a stage's order.
+struct Slot {
+  bool backward = false;
+  std::int32_t chunk = 0;
+};
+
+/// A stage's order of work. 1F1B: p-r-1 warm-up forwards, then forward and backward in turn.
+/// Interleaved: 2(p-r-1) + (v-1)p warm-up chunk-forwards, chunks in groups of p micro-batches.
+/// GPipe: all forwards, then all backwards. ZB-H1 holds what 1F1B holds.
+std::vector<Slot> slots(Schedule, std::int64_t pp, std::int64_t vpp, std::int64_t microbatches,
+                        std::int64_t stage);
+
+/// A moment that can be a stage's peak: a chunk at work, and the micro-batches that each chunk
+/// holds then, the working one included.
+struct Holding {
+  std::vector<std::int32_t> alive;  ///< by chunk
+  std::int32_t chunk = 0;
+  bool backward = false;
+  /// Gradients that a step accumulates exist: 0 none yet, 1 of the layers that this, the first,
+  /// backward has passed, 2 all.
+  std::int8_t gradients = 0;
+};
+
+/// Every holding of a stage's step that no other one contains. Periodic in the micro-batches, so a
+/// few periods stand for any number of them.
+std::vector<Holding> holdings(Schedule, std::int64_t pp, std::int64_t vpp,
+                              std::int64_t microbatches, std::int64_t stage);
+
+}  // namespace plimsoll

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+#include "planner/stage_cost.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace plimsoll {
+
+namespace {
+
+constexpr std::int64_t kBlock = 512;  ///< the caching allocator's granularity (ACCOUNTING.md D)
+
+constexpr std::uint64_t bit(Var v) { return std::uint64_t{1} << static_cast<unsigned>(v); }
+constexpr std::uint64_t kStageMask = bit(Var::stage) | bit(Var::first) | bit(Var::last) |
+                                     bit(Var::in_flight) | bit(Var::receiving) |
+                                     bit(Var::layers_on_stage) | bit(Var::params_on_gpu);
+
+std::int64_t in_blocks(std::int64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
+
+}  // namespace
+
+CostModel::CostModel(const Problem& p)
+    : problem_(p), inventory_(p.inventory), pool_(p.module->pool()) {
+  collect_shape_roots();
+  collect_statics();
+}
+
+void CostModel::collect_shape_roots() {
+  std::vector<Expr> roots, stage_roots;
+  std::uint64_t mask = 0;
+  const auto add = [&](Expr e) {
+    roots.push_back(e);
+    mask |= pool_.depends_on(e);
+  };
+  for (RecomputeMode mode = 0; mode < inventory_.traces.size(); ++mode)
+    for (std::uint32_t t = 0; t < inventory_.traces[mode].size(); ++t) {
+      bool by_stage = false;
+      for (const TraceTensor& tensor : inventory_.traces[mode][t].tensors)
+        by_stage = by_stage || (pool_.depends_on(tensor.bytes) & kStageMask);
+      if (by_stage) stage_traces_.push_back({mode, t});
+      for (const TraceTensor& tensor : inventory_.traces[mode][t].tensors) {
+        add(by_stage ? pool_.constant(0) : tensor.bytes);
+        if (by_stage) stage_roots.push_back(tensor.bytes);
+      }
+    }
+  for (const Spill& s : inventory_.spills) add(s.bytes);
+  for (const SharedValue& s : inventory_.shared) {
+    add(s.bytes);
+    add(s.gradient_bytes);
+  }
+  for (Expr e : inventory_.weight_elements) add(e);
+  shape_tape_.emplace(pool_, roots);
+  stage_tape_.emplace(pool_, stage_roots);
+  for (std::size_t v = 0; v < kVarCount; ++v)
+    if (mask >> v & 1) shape_vars_.push_back(static_cast<Var>(v));
+}
+
+void CostModel::collect_statics() {
+  std::vector<Expr> roots;
+  std::map<std::pair<std::string, Category>, std::size_t> index;
+  for (std::uint32_t i = 0; i < inventory_.items.size(); ++i) {
+    const Item& item = inventory_.items[i];
+    if (item.traced) continue;
+    const bool state = !(pool_.is_constant(item.shard) && pool_.value(item.shard) == Rational(1));
+    const auto [at, is_new] = index.try_emplace({item.name, item.category}, groups_.size());
+    if (is_new) groups_.push_back({});
+    groups_[at->second].statics.push_back(static_cast<std::uint32_t>(statics_.size()));
+    groups_[at->second].state = groups_[at->second].state || state;
+    statics_.push_back(i);
+    roots.push_back(item.bytes);
+    roots.push_back(item.shard);
+  }
+  static_tape_.emplace(pool_, roots);
+}
+
+void CostModel::set(const Layout& layout) {
+  const bool same_pieces = !runs_.empty() && layout.pp == layout_.pp && layout.vpp == layout_.vpp &&
+                           layout.recompute == layout_.recompute &&
+                           layout.stage_layers == layout_.stage_layers &&
+                           layout.recompute_layers == layout_.recompute_layers;
+  layout_ = layout;
+  if (!same_pieces) lay_out_chunks();
+  per_stage_.clear();
+  shape_ = &shape_for(environment(problem_, layout, 0));
+}
+
+const CostModel::Shape& CostModel::shape_for(const Env& env) {
+  std::vector<std::int64_t> key;
+  key.reserve(shape_vars_.size());
+  for (Var v : shape_vars_) key.push_back(env[v].floor().to_int64());
+  const auto [at, is_new] = shapes_.try_emplace(std::move(key));
+  Shape& shape = at->second;
+  if (!is_new) return shape;
+  shape_tape_->run(env);
+  std::size_t root = 0;
+  for (const auto& traces : inventory_.traces) {
+    shape.tensors.emplace_back();
+    shape.costs.emplace_back();
+    for (const SegmentTrace& trace : traces) {
+      std::vector<std::int64_t> bytes(trace.tensors.size());
+      for (std::int64_t& b : bytes) b = shape_tape_->integer(root++);
+      shape.costs.back().push_back(walk(trace, bytes));
+      shape.tensors.back().push_back(std::move(bytes));
+    }
+  }
+  for (std::size_t i = 0; i < inventory_.spills.size(); ++i)
+    shape.spills.push_back(shape_tape_->integer(root++));
+  for (std::size_t i = 0; i < inventory_.shared.size(); ++i) {
+    shape.shared.push_back(shape_tape_->integer(root++));
+    shape.shared_gradients.push_back(shape_tape_->integer(root++));
+  }
+  for (std::size_t i = 0; i < inventory_.weight_elements.size(); ++i)
+    shape.weight_elements.push_back(shape_tape_->value(root++).ceil().to_int64());
+  return shape;
+}
+
+/// Runs through a trace once: what it leaves live after forward, and the most it holds in each
+/// direction.
+SegmentCost CostModel::walk(const SegmentTrace& trace,
+                            const std::vector<std::int64_t>& bytes) const {
+  SegmentCost result;
+  Bytes live;
+  const auto pass = [&](const std::vector<TraceEvent>& events, Bytes& most, std::uint32_t& at) {
+    most = {-1, -1};
+    for (std::uint32_t i = 0; i < events.size(); ++i) {
+      const TraceEvent& e = events[i];
+      if (e.kind == TraceEvent::run) {
+        if (live.live > most.live) {
+          most = live;
+          at = i;
+        }
+        continue;
+      }
+      const Bytes size{bytes[e.index], in_blocks(bytes[e.index])};
+      live = e.kind == TraceEvent::alloc ? live + size : live - size;
+    }
+    if (most.live < 0) most = live;
+  };
+  pass(trace.forward, result.forward, result.forward_at);
+  result.saved = live;
+  pass(trace.backward, result.backward, result.backward_at);
+  return result;
+}
+
+void CostModel::price_stage_traces(const Env& env) {
+  if (stage_traces_.empty()) return;
+  stage_tape_->run(env);
+  std::size_t root = 0;
+  for (const auto& [mode, t] : stage_traces_) {
+    const SegmentTrace& trace = inventory_.traces[mode][t];
+    auto& [bytes, segment_cost] = per_stage_[{mode, t}];
+    bytes.resize(trace.tensors.size());
+    for (std::int64_t& b : bytes) b = stage_tape_->integer(root++);
+    segment_cost = walk(trace, bytes);
+  }
+}
+
+const SegmentCost& CostModel::cost(const Run& r) const {
+  if (!per_stage_.empty())
+    if (const auto at = per_stage_.find({r.mode, r.trace}); at != per_stage_.end())
+      return at->second.second;
+  return shape_->costs[r.mode][r.trace];
+}
+
+const std::vector<std::int64_t>& CostModel::tensors(RecomputeMode mode, std::uint32_t trace) const {
+  if (const auto at = per_stage_.find({mode, trace}); at != per_stage_.end())
+    return at->second.first;
+  return shape_->tensors[mode][trace];
+}
+
+Expr CostModel::tensor_bytes(RecomputeMode mode, std::uint32_t trace, std::uint32_t tensor) const {
+  return inventory_.traces[mode][trace].tensors[tensor].bytes;
+}
+
+CostModel::Rows CostModel::spilled(std::uint32_t trace, bool backward, bool late) const {
+  Rows rows;
+  for (std::size_t i = 0; i < inventory_.spills.size(); ++i) {
+    const Spill& s = inventory_.spills[i];
+    if (s.backward != backward || s.late != late) continue;
+    const std::uint32_t at =
+        s.place.kind == Place::layer_class ? s.place.index : inventory_.trace_of(s.place.index);
+    if (at == trace) rows.push_back({s.item, shape_->spills[i]});
+  }
+  return rows;
+}
+
+std::int64_t CostModel::spill(std::uint32_t trace, bool backward, bool late) const {
+  std::int64_t sum = 0;
+  for (const auto& [row, bytes] : spilled(trace, backward, late)) sum += bytes;
+  return sum;
+}
+
+CostModel::Rows CostModel::growing(std::uint32_t trace) const { return growing_[trace]; }
+
+/// The segments of each chunk of each stage in order, equal neighbours together. Chunk k of stage r
+/// is the (k * pp + r)-th piece of the model; the fully recomputed layers of a stage are the first
+/// of its chunks.
+void CostModel::lay_out_chunks() {
+  const Program& program = *problem_.program;
+  const std::int64_t v = layout_.vpp;
+  runs_.assign(static_cast<std::size_t>(layout_.pp),
+               std::vector<std::vector<Run>>(static_cast<std::size_t>(v)));
+  std::uint32_t segment = 0;
+  for (std::int64_t piece = 0; piece < v * layout_.pp; ++piece) {
+    const auto r = static_cast<std::size_t>(piece % layout_.pp);
+    const std::int64_t k = piece / layout_.pp;
+    const std::int64_t layers = layout_.stage_layers[r] / v;
+    std::int64_t full = 0;
+    if (layout_.recompute == 1) {
+      const std::int64_t on_stage =
+          layout_.recompute_layers.empty() ? layout_.stage_layers[r] : layout_.recompute_layers[r];
+      full = on_stage / v + (k < on_stage % v ? 1 : 0);
+    }
+    const bool last_piece = piece == v * layout_.pp - 1;
+    std::vector<Run>& runs = runs_[r][static_cast<std::size_t>(k)];
+    std::int64_t seen = 0;  // layers of this piece so far
+    for (; segment < program.segments.size(); ++segment) {
+      const Segment& s = program.segments[segment];
+      // Root segments after a piece's last layer lie with it; those in front of layer 0 with that.
+      if (s.is_layer && seen == layers && !last_piece) break;
+      const RecomputeMode mode = !s.is_layer              ? 0
+                                 : layout_.recompute == 1 ? (seen < full ? 1 : 0)
+                                                          : layout_.recompute;
+      if (s.is_layer) ++seen;
+      const std::uint32_t trace = inventory_.trace_of(segment);
+      if (!runs.empty() && s.is_layer && runs.back().trace == trace && runs.back().mode == mode)
+        ++runs.back().count;
+      else
+        runs.push_back({trace, mode, 1, segment});
+    }
+  }
+}
+
+ChunkPeak CostModel::peak_of(const ChunkCost& chunk, bool backward, bool gradients_grow) const {
+  ChunkPeak best;
+  best.bytes = {-1, -1};
+  std::int64_t grown_after = 0;
+  if (gradients_grow)
+    for (const Run& r : chunk.runs) grown_after += r.count * grown_[r.trace];
+  Bytes before;
+  for (std::size_t i = 0; i < chunk.runs.size(); ++i) {
+    const Run& r = chunk.runs[i];
+    const SegmentCost& c = cost(r);
+    const std::int64_t grown_each = gradients_grow ? grown_[r.trace] : 0;
+    const std::int64_t candidates[] = {0, 1, r.count - 2, r.count - 1};
+    for (std::int64_t at : candidates) {
+      if (at < 0 || at >= r.count) continue;
+      Bytes here = before + at * c.saved + (backward ? c.backward : c.forward);
+      const auto neighbour = [&](bool earlier, bool late) {
+        const bool same = earlier ? at > 0 : at + 1 < r.count;
+        if (!same && (earlier ? i == 0 : i + 1 == chunk.runs.size())) return;
+        const std::int64_t extra =
+            spill(same ? r.trace : chunk.runs[earlier ? i - 1 : i + 1].trace, backward, late);
+        here += {extra, in_blocks(extra)};
+      };
+      if (!inventory_.spills.empty()) {
+        neighbour(!backward, true);  // what ran just before and stays
+        neighbour(backward, false);  // what runs next and comes early
+      }
+      // Gradients of the layers that this backward has passed, and of the one it is in.
+      const std::int64_t grown = grown_after - at * grown_each;
+      here += {grown, grown};
+      if (here.live > best.bytes.live) best = {here, i, at};
+    }
+    before += r.count * c.saved;
+    grown_after -= r.count * grown_each;
+  }
+  if (best.bytes.live < 0) best.bytes = {};
+  return best;
+}
+
+ChunkCost CostModel::chunk(std::vector<Run> runs) const {
+  ChunkCost result;
+  result.runs = std::move(runs);
+  for (const Run& r : result.runs) result.saved += r.count * cost(r).saved;
+  result.forward = peak_of(result, false, false);
+  result.backward = peak_of(result, true, false);
+  result.first_backward = peak_of(result, true, true);
+  return result;
+}
+
+void CostModel::add_static(StageCost& s, const Item& item, Bytes bytes) const {
+  const Lifetime& life = item.lifetime;
+  const bool persistent =
+      life.kind == LifetimeKind::always || life.kind == LifetimeKind::from_first_step;
+  bool in_forward = true, in_backward = true, in_update = true, in_between = persistent;
+  bool accumulates = false;  // gradients: in later micro-batches' passes and the update
+  if (life.kind == LifetimeKind::op) in_update = false;
+  if (life.kind == LifetimeKind::microbatch) {
+    s.shared += bytes;
+    return;
+  }
+  if (life.kind == LifetimeKind::span) {
+    const int from = static_cast<int>(life.from), to = static_cast<int>(life.to);
+    const auto within = [&](int phase) {
+      return from <= to ? from <= phase && phase <= to
+                        : phase >= from;  // what wraps ends where forward begins
+    };
+    in_forward = within(0);
+    in_backward = within(1);
+    in_update = within(2);
+    in_between = from > to;
+    accumulates = life.from == Phase::backward && life.to == Phase::update;
+  }
+  const bool from_start = life.kind != LifetimeKind::from_first_step;
+  for (int g = 0; g < 2; ++g) {
+    const bool forward = in_forward || (accumulates && g == 1);
+    const bool backward =
+        in_backward && (!accumulates || g == 1 || item.place.kind == Place::stage);
+    if (forward) s.forward[g] += bytes;
+    if (backward) s.backward[g] += bytes;
+    if (forward && from_start) s.forward_first[g] += bytes;
+    if (backward && from_start) s.backward_first[g] += bytes;
+  }
+  if (in_update) s.update += bytes;
+  if (in_between) s.between += bytes;
+}
+
+void CostModel::price_statics(StageCost& s, const Env& env) {
+  const Program& program = *problem_.program;
+  std::vector<std::int64_t> count(inventory_.traces.front().size(), 0);
+  std::set<std::uint32_t> roots;
+  for (const ChunkCost& c : s.chunks)
+    for (const Run& r : c.runs) {
+      count[r.trace] += r.count;
+      if (r.trace >= program.class_count) roots.insert(r.first_segment);
+    }
+  static_tape_->run(env);
+  growing_.assign(count.size(), {});
+  grown_.assign(count.size(), 0);
+  for (const Group& group : groups_) {
+    Rational sum = 0, shard = 1;
+    std::int64_t largest = 0;
+    std::uint32_t first = kNone;
+    std::set<std::string> keys;
+    for (std::uint32_t i : group.statics) {
+      const Item& item = inventory_.items[statics_[i]];
+      std::int64_t instances = 1;
+      std::uint32_t trace = kNone;
+      if (item.place.kind == Place::layer_class) trace = item.place.index;
+      if (item.place.kind == Place::root_segment) trace = inventory_.trace_of(item.place.index);
+      if (trace != kNone) instances = count[trace];
+      if (instances == 0 || (item.absent_with != kNone && roots.count(item.absent_with))) continue;
+      Rational bytes = static_tape_->value(2 * i);
+      if (bytes.is_zero()) continue;
+      if (group.state) {
+        shard = static_tape_->value(2 * i + 1);
+        const Lifetime& life = item.lifetime;
+        if (trace != kNone && life.kind == LifetimeKind::span && life.from == Phase::backward &&
+            life.to == Phase::update) {
+          const std::int64_t each = (bytes / shard).ceil().to_int64();
+          growing_[trace].push_back({statics_[i], each});
+          grown_[trace] += each;
+        }
+      } else {
+        bytes = bytes.ceil();
+      }
+      if (item.combine == Combine::once && !keys.insert(item.key).second) continue;
+      if (item.combine == Combine::once) instances = 1;
+      if (first == kNone) first = statics_[i];
+      if (item.combine == Combine::max) {
+        largest = std::max(largest, bytes.to_int64());
+        continue;
+      }
+      sum = sum + bytes * Rational(instances);
+    }
+    if (first == kNone) continue;
+    const std::int64_t total = (sum / shard).ceil().to_int64() + largest;
+    const Item& item = inventory_.items[first];
+    const Bytes bytes{total, item.outside ? total : in_blocks(total)};
+    s.statics.push_back({first, bytes});
+    if (item.outside)
+      s.outside += total;
+    else
+      add_static(s, item, bytes);
+  }
+}
+
+StageCost CostModel::stage(std::int64_t stage) {
+  StageCost s;
+  Env env = environment(problem_, layout_, stage);
+  const std::vector<std::vector<Run>>& runs = runs_[static_cast<std::size_t>(stage)];
+  std::int64_t params = 0;
+  for (const auto& chunk_run : runs)
+    for (const Run& r : chunk_run) params += r.count * shape_->weight_elements[r.trace];
+  env[Var::params_on_gpu] = params;
+  price_stage_traces(env);
+  for (const std::vector<Run>& r : runs) {
+    s.chunks.emplace_back();
+    s.chunks.back().runs = r;
+  }
+  price_statics(s, env);
+  std::int64_t first = INT64_MAX, last = -1;
+  for (ChunkCost& c : s.chunks) {
+    c = chunk(std::move(c.runs));
+    for (const Run& r : c.runs) {
+      first = std::min<std::int64_t>(first, r.first_segment);
+      last = std::max<std::int64_t>(last, r.first_segment + r.count - 1);
+    }
+  }
+  for (std::size_t i = 0; i < inventory_.shared.size(); ++i) {
+    const SharedValue& v = inventory_.shared[i];
+    if (v.last_segment < first || v.first_segment > last) continue;
+    s.shared += {shape_->shared[i], in_blocks(shape_->shared[i])};
+    s.shared_gradients += {shape_->shared_gradients[i], in_blocks(shape_->shared_gradients[i])};
+  }
+  const std::array<std::int64_t, 5> key{static_cast<std::int64_t>(layout_.schedule), layout_.pp,
+                                        layout_.vpp, layout_.microbatches, stage};
+  const auto [at, is_new] = holdings_.try_emplace(key);
+  if (is_new)
+    at->second = holdings(layout_.schedule, layout_.pp, layout_.vpp, layout_.microbatches, stage);
+  s.holdings = at->second;
+  return s;
+}
+
+std::vector<Moment> CostModel::moments(const StageCost& s, bool first_step) const {
+  std::vector<Moment> list;
+  for (std::size_t i = 0; i < s.holdings.size(); ++i) {
+    const Holding& h = s.holdings[i];
+    const int g = h.gradients == 2;
+    Bytes bytes = h.backward ? (first_step ? s.backward_first[g] : s.backward[g])
+                             : (first_step ? s.forward_first[g] : s.forward[g]);
+    std::int64_t micro_batches = 0;
+    for (std::size_t k = 0; k < h.alive.size(); ++k) {
+      bytes += h.alive[k] * s.chunks[k].saved;
+      micro_batches = std::max<std::int64_t>(micro_batches, h.alive[k]);
+    }
+    const ChunkCost& c = s.chunks[static_cast<std::size_t>(h.chunk)];
+    bytes = bytes - c.saved;
+    bytes += (!h.backward ? c.forward : h.gradients == 1 ? c.first_backward : c.backward).bytes;
+    bytes += micro_batches * s.shared;
+    if (h.backward) bytes += s.shared_gradients;
+    list.push_back({h.backward ? Moment::backward : Moment::forward, i, bytes});
+  }
+  list.push_back({Moment::update, 0, s.update});
+  list.push_back({Moment::between, 0, s.between});
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Moment& a, const Moment& b) { return a.bytes.live > b.bytes.live; });
+  return list;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "planner/layout.hpp"
+#include "planner/schedule.hpp"
+
+/// The arithmetic behind peak.hpp: what one stage holds at each of its candidate moments.
+namespace plimsoll {
+
+/// Bytes as tensors (live) and as blocks of the allocator (512-byte multiples).
+struct Bytes {
+  std::int64_t live = 0;
+  std::int64_t blocks = 0;
+
+  Bytes& operator+=(const Bytes& o) {
+    live += o.live;
+    blocks += o.blocks;
+    return *this;
+  }
+  friend Bytes operator+(Bytes a, const Bytes& b) { return a += b; }
+  friend Bytes operator-(const Bytes& a, const Bytes& b) {
+    return {a.live - b.live, a.blocks - b.blocks};
+  }
+  friend Bytes operator*(std::int64_t n, const Bytes& b) { return {n * b.live, n * b.blocks}; }
+};
+
+/// One segment's trace in numbers: what it saves a micro-batch, and the most it holds while it
+/// runs, above what the segments before it have saved.
+struct SegmentCost {
+  Bytes saved, forward, backward;
+  std::uint32_t forward_at = 0, backward_at = 0;  ///< event of the trace at which that is
+};
+
+/// Equal segments in a row on a chunk of a stage.
+struct Run {
+  std::uint32_t trace = 0;
+  RecomputeMode mode = 0;
+  std::int64_t count = 0;
+  std::uint32_t first_segment = 0;
+};
+
+/// Where a chunk's peak is.
+struct ChunkPeak {
+  Bytes bytes;
+  std::size_t run = 0;
+  std::int64_t index = 0;  ///< which segment of the run
+};
+
+struct ChunkCost {
+  std::vector<Run> runs;
+  Bytes saved;
+  ChunkPeak forward, backward, first_backward;  ///< first: gradients grow as it passes
+};
+
+/// What a static item is worth on a stage (its instances combined).
+struct StaticBytes {
+  std::uint32_t item = 0;
+  Bytes bytes;
+};
+
+struct StageCost {
+  std::vector<ChunkCost> chunks;
+  std::vector<StaticBytes> statics;
+  Bytes shared, shared_gradients;  ///< of values that several segments read, a micro-batch
+  std::vector<Holding> holdings;
+  // Sums of statics by when they are live; `outside` bytes are kept apart.
+  Bytes forward[2], backward[2], update,
+      between;                                ///< [1]: with the gradients that a step accumulates
+  Bytes forward_first[2], backward_first[2];  ///< before the first optimizer step
+  std::int64_t outside = 0;
+};
+
+/// A candidate moment with its bytes.
+struct Moment {
+  enum Kind { forward, backward, update, between } kind = forward;
+  std::size_t holding = 0;
+  Bytes bytes;
+};
+
+/// Evaluates an inventory at layouts. Keeps the segments' costs of equal shapes.
+class CostModel {
+ public:
+  explicit CostModel(const Problem&);
+
+  /// Prepares a layout; the stages can be asked for then. Throws ArithmeticError on overflow.
+  void set(const Layout&);
+  StageCost stage(std::int64_t stage);
+  /// Candidate moments, largest first.
+  std::vector<Moment> moments(const StageCost&, bool first_step) const;
+  /// Bytes of a trace's tensors at the prepared layout and last stage asked for.
+  const std::vector<std::int64_t>& tensors(RecomputeMode, std::uint32_t trace) const;
+  Expr tensor_bytes(RecomputeMode, std::uint32_t trace, std::uint32_t tensor) const;
+  const SegmentCost& cost(const Run& r) const;
+  /// Rows of the inventory with bytes: what of a segment stays (late) or comes (early) while its
+  /// neighbour runs; the gradients that a segment's backward leaves.
+  using Rows = std::vector<std::pair<std::uint32_t, std::int64_t>>;
+  Rows spilled(std::uint32_t trace, bool backward, bool late) const;
+  Rows growing(std::uint32_t trace) const;
+
+ private:
+  struct Shape {  ///< all segments' costs for one setting of the variables they depend on
+    std::vector<std::vector<std::vector<std::int64_t>>> tensors;  ///< [mode][trace][tensor]
+    std::vector<std::vector<SegmentCost>> costs;
+    std::vector<std::int64_t> spills, shared, shared_gradients, weight_elements;
+  };
+  /// Static items that come together as one line: equal names and categories.
+  struct Group {
+    std::vector<std::uint32_t> statics;  ///< indices into statics_
+    bool state = false;  ///< summed exactly, then divided by its shard, rounded up once
+  };
+
+  void lay_out_chunks();
+  void collect_shape_roots();
+  void collect_statics();
+  const Shape& shape_for(const Env&);
+  SegmentCost walk(const SegmentTrace&, const std::vector<std::int64_t>& bytes) const;
+  void price_stage_traces(const Env&);
+  ChunkCost chunk(std::vector<Run>) const;
+  ChunkPeak peak_of(const ChunkCost&, bool backward, bool gradients_grow) const;
+  std::int64_t spill(std::uint32_t trace, bool backward, bool late) const;
+  void price_statics(StageCost&, const Env&);
+  void add_static(StageCost&, const Item&, Bytes) const;
+
+  const Problem& problem_;
+  const Inventory& inventory_;
+  ExprPool& pool_;
+  Layout layout_;
+  std::vector<Var> shape_vars_;
+  std::optional<Tape> shape_tape_, static_tape_, stage_tape_;
+  /// Traces with a tensor that depends on the stage, priced once a stage, and those tensors.
+  std::vector<std::pair<RecomputeMode, std::uint32_t>> stage_traces_;
+  std::map<std::vector<std::int64_t>, Shape> shapes_;
+  const Shape* shape_ = nullptr;
+  std::vector<std::vector<std::vector<Run>>> runs_;  ///< [stage][chunk]
+  std::map<std::pair<RecomputeMode, std::uint32_t>,
+           std::pair<std::vector<std::int64_t>, SegmentCost>>
+      per_stage_;
+  std::vector<std::uint32_t> statics_;  ///< items that are not traced
+  std::vector<Group> groups_;
+  std::vector<Rows> growing_;        ///< by trace: gradients that its backward leaves
+  std::vector<std::int64_t> grown_;  ///< their sums
+  std::map<std::array<std::int64_t, 5>, std::vector<Holding>> holdings_;
+};
+
+}  // namespace plimsoll
