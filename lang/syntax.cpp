@@ -4,56 +4,17 @@
 
 #include <algorithm>
 
+#include "lang/binding.hpp"
 #include "lang/parse.hpp"
 
 namespace plimsoll::syntax {
 
 namespace {
 
+using ast::binding;
+using ast::Binding;
 using ast::Op;
-
-enum class Side : std::uint8_t { left, right, none, prefix };
-
-struct Binding {
-  int strength;
-  Side side;
-};
-
-/// From loosest to tightest. `none`: two of a kind side by side are an error.
-Binding binding(Op op) {
-  switch (op) {
-    case Op::implies:
-      return {1, Side::right};
-    case Op::logical_or:
-      return {2, Side::left};
-    case Op::logical_and:
-      return {3, Side::left};
-    case Op::logical_not:
-      return {4, Side::prefix};
-    case Op::equal:
-    case Op::not_equal:
-    case Op::less:
-    case Op::less_equal:
-    case Op::greater:
-    case Op::greater_equal:
-    case Op::in:
-      return {5, Side::none};
-    case Op::range:
-      return {6, Side::none};
-    case Op::add:
-    case Op::subtract:
-      return {7, Side::left};
-    case Op::multiply:
-    case Op::divide:
-    case Op::floor_divide:
-      return {8, Side::left};
-    case Op::negate:
-      return {9, Side::prefix};
-    case Op::power:
-      return {10, Side::right};
-  }
-  return {0, Side::none};
-}
+using ast::Side;
 
 Rational number_value(std::string_view text) {
   Rational factor = 1;
