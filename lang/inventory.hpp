@@ -138,9 +138,21 @@ struct Facts {
   std::vector<bool> trained;      ///< by weight
 };
 
+/// What a serving job and its framework say of the server.
+struct Serving {
+  Rational utilization;            ///< share of the GPU's memory that the server may take
+  std::int64_t batch_tokens = 0;   ///< that a step holds at most
+  std::int64_t max_sequences = 0;  ///< that it runs at once; 0: no limit
+  bool activations_inside = true;  ///< of that share (vLLM); else they live beside it (SGLang)
+  Rational weight_bits = 16;       ///< of the weights that `weights_on` names (all, unless given)
+  Rational cache_bits = 16;
+  std::vector<bool> in_weight_bits;  ///< by weight; the others are bf16
+};
+
 struct Inventory {
   const Program* program = nullptr;
   Facts facts;
+  Serving serving;  ///< of a serve job
   std::vector<Item> items;
   /// traces[mode][k], k = trace_of(segment): the layer classes first, then the root segments in
   /// order.

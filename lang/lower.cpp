@@ -11,6 +11,7 @@ std::optional<Inventory> lower(const LowerInput& in, Diagnostics& diags) {
   const std::size_t errors = diags.error_count();
   Lowering lowering(in, diags);
   lowering.read_framework();
+  if (in.job->serve) lowering.read_serving();
   lowering.find_flow();
   lowering.lower_ops();
   lowering.lower_states();

@@ -25,6 +25,7 @@ class Lowering {
   Lowering(const LowerInput&, Diagnostics&);
 
   void read_framework();  ///< params, switches, fuse, recompute modes, defaults
+  void read_serving();    ///< of a serve job: the server's share, its steps, dtypes
   void find_flow();       ///< storages, gradients that flow, values that several segments read
   void lower_ops();       ///< what each op saves and needs
   void lower_states();    ///< weights, gradients, masters, moments
@@ -39,6 +40,9 @@ class Lowering {
   bool switch_is(std::string_view name, std::string_view word, bool fallback);
   void find_trained();
   bool is_frozen(const Weight&) const;
+
+  // lower_serve.cpp
+  std::optional<Rational> framework_number(std::string_view field, const eval::Scope&);
 
   // lower_flow.cpp
   void find_storages();
