@@ -32,6 +32,7 @@ Lowering::Lowering(const LowerInput& in, Diagnostics& diags)
   facts.variant.attention_dropout = in.job->attention_dropout > Rational(0);
   const int activation = in.job->precision == "fp32" ? 4 : 2;
   facts.activation_bytes = activation;
+  facts.variant.activation_bytes = activation;
   facts.weight_bytes = in.job->precision == "fp8" ? 1 : activation;
   policies_ = {{RecomputePolicy::none, {}}, {RecomputePolicy::full, {}}};
   policies_.resize(modes_.size());

@@ -78,49 +78,64 @@ void Lowering::lower_op(OpId id) {
     if (!here.entries.empty()) saves.push_back(std::move(here));
     low.accounts_for_all = op.kind == OpKind::cross_entropy || op.kind == OpKind::experts;
   }
-  if (!derive_ || (op.output != kNone && !needs_gradient_[op.output])) return;
+  if (derive_ && (op.output == kNone || needs_gradient_[op.output]))
+    save_values(low, rule, saves, scope);
+}
 
-  // The last matching `on` with saves wins; where none is certain, the op's minimal set stands
-  // behind.
-  Expr open = constant(1);
-  std::vector<std::string> names;
-  const auto named = [&](std::string_view word) -> const ops::NamedValue* {
-    for (const ops::NamedValue& v : rule.values)
-      if (v.name == word) return &v;
-    return nullptr;
-  };
+const ops::NamedValue* Lowering::value_named(const ops::Rule& rule, std::string_view word) {
+  for (const ops::NamedValue& v : rule.values)
+    if (v.name == word) return &v;
+  return nullptr;
+}
+
+/// The last matching `on` with saves wins; where none is certain, the op's minimal set stands
+/// behind.
+void Lowering::save_values(LoweredOp& low, const ops::Rule& rule, const std::vector<Saves>& saves,
+                           const eval::Scope& scope) {
+  const Op& op = program_.ops[low.op];
+  const Expr always = constant(1);
+  for (const std::string& word : rule.always)
+    if (const ops::NamedValue* value = value_named(rule, word))
+      save_value(low, *value, "", always, op.span);
+  Expr open = always;
   for (auto s = saves.rbegin(); s != saves.rend() && !is_zero(open); ++s) {
     const Expr condition = pool_.logical_and(open, s->condition);
-    names.clear();
-    for (const ast::Entry* e : s->entries) {
-      const ops::NamedValue* value = named(e->name.text);
-      if (!value) {
-        std::vector<std::string> known;
-        for (const ops::NamedValue& v : rule.values) known.push_back(v.name);
-        diags_
-            .error(e->name.span,
-                   fmt::format("'{}' has no value '{}'", plimsoll::name(op.kind), e->name.text))
-            .with_help(fmt::format("it has {}", join(known)));
-        continue;
-      }
-      std::string dtype;
-      if (e->value) {
-        const auto word = eval_.eval(*e->value, scope, &kAnyWord);
-        if (!word) continue;
-        if (const auto* w = word->as<eval::Word>()) dtype = w->text;
-      }
-      names.push_back(value->name);
-      save_value(low, *value, dtype, condition, e->span);
-    }
+    std::vector<std::string> names = rule.always;
+    for (const ast::Entry* e : s->entries)
+      if (save_declared(low, rule, *e, scope, condition)) names.push_back(e->name.text);
     check_sufficient(op, rule, names, s->entries.front()->span);
     open = pool_.logical_and(open, pool_.logical_not(s->condition));
   }
   if (is_zero(open)) return;
   for (const std::string& word : rule.minimal)
-    if (const ops::NamedValue* value = named(word)) save_value(low, *value, "", open, op.span);
-  if (op.kind == OpKind::glu && !fused_pointwise_)
-    if (const ops::NamedValue* value = named("activated"))
+    if (const ops::NamedValue* value = value_named(rule, word))
       save_value(low, *value, "", open, op.span);
+  if (op.kind == OpKind::glu && !fused_pointwise_)
+    if (const ops::NamedValue* value = value_named(rule, "activated"))
+      save_value(low, *value, "", open, op.span);
+}
+
+/// One `save VALUE [: DTYPE]`; false after an error.
+bool Lowering::save_declared(LoweredOp& low, const ops::Rule& rule, const ast::Entry& e,
+                             const eval::Scope& scope, Expr condition) {
+  const ops::NamedValue* value = value_named(rule, e.name.text);
+  if (!value) {
+    std::vector<std::string> known;
+    for (const ops::NamedValue& v : rule.values) known.push_back(v.name);
+    diags_
+        .error(e.name.span, fmt::format("'{}' has no value '{}'",
+                                        plimsoll::name(program_.ops[low.op].kind), e.name.text))
+        .with_help(fmt::format("it has {}", join(known)));
+    return false;
+  }
+  std::string dtype;
+  if (e.value) {
+    const auto word = eval_.eval(*e.value, scope, &kAnyWord);
+    if (!word) return false;
+    if (const auto* w = word->as<eval::Word>()) dtype = w->text;
+  }
+  save_value(low, *value, dtype, condition, e.span);
+  return true;
 }
 
 void Lowering::save_value(LoweredOp& low, const ops::NamedValue& value, const std::string& dtype,

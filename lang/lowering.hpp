@@ -59,6 +59,10 @@ class Lowering {
     std::vector<const ast::Entry*> entries;
   };
   void lower_op(OpId);
+  void save_values(LoweredOp&, const ops::Rule&, const std::vector<Saves>&, const eval::Scope&);
+  bool save_declared(LoweredOp&, const ops::Rule&, const ast::Entry&, const eval::Scope&,
+                     Expr condition);
+  static const ops::NamedValue* value_named(const ops::Rule&, std::string_view word);
   bool speaks_of(const ast::Entry& on, std::string_view op) const;
   void save_value(LoweredOp&, const ops::NamedValue&, const std::string& dtype, Expr condition,
                   Span);
