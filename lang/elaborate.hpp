@@ -65,8 +65,9 @@ std::optional<Program> elaborate(const ModelSource&, ExprPool& pool, Diagnostics
 bool is_builtin_call(std::string_view name);
 
 /// Bounds on what a model may unroll to; passing one is an error at the place.
-inline constexpr std::size_t kMaxOps = 1u << 20;
-inline constexpr std::size_t kMaxTurns = 1u << 18;
+inline constexpr std::size_t kMaxOps = 1u << 17;
+inline constexpr std::size_t kMaxTurns = 1u << 16;
 inline constexpr std::size_t kMaxBlockDepth = 64;
+inline constexpr std::size_t kMaxBlockCalls = 1u << 18;
 
 }  // namespace plimsoll

@@ -155,6 +155,8 @@ class Evaluator {
   std::optional<Expr> as_condition(const Value&, Span where);
   /// a = b of the language, for values at hand (`where`: for errors).
   std::optional<Expr> equal(const Value& a, const Value& b, Span where);
+  /// value in of, for values at hand.
+  std::optional<Expr> contains(const Value& value, const Value& of, Span where);
   /// Reports, with what Calls::explain adds.
   Diagnostic& error(Span where, std::string message);
 
@@ -178,7 +180,6 @@ class Evaluator {
   Result comparison(const ast::Expr&, const Scope&);
   Result order(const ast::Expr& node, const Value& left, const Value& right);
   Result membership(const ast::Expr&, const Scope&);
-  std::optional<Expr> member(const Value& value, const Value& of, Span where);
   Result choose(const ast::Expr&, const Scope&, const Enumeration* words);
   Result call(const ast::Expr&, const Scope&, const Enumeration* words);
   Result function(const ast::Expr& call, std::vector<Value> args);

@@ -381,12 +381,12 @@ Evaluator::Result Evaluator::membership(const ast::Expr& e, const Scope& scope) 
   if (!value) return std::nullopt;
   const Result of = eval(e.arg(1), scope, enumeration_of(*value));
   if (!of) return std::nullopt;
-  const std::optional<Expr> in = member(*value, *of, e.span);
+  const std::optional<Expr> in = contains(*value, *of, e.span);
   if (!in) return std::nullopt;
   return truth(*in, e.span);
 }
 
-std::optional<Expr> Evaluator::member(const Value& value, const Value& of, Span where) {
+std::optional<Expr> Evaluator::contains(const Value& value, const Value& of, Span where) {
   if (const Interval* range = of.as<Interval>()) {
     const Number* n = value.as<Number>();
     if (n == nullptr || n->dimension != range->from.dimension) {
@@ -406,7 +406,7 @@ std::optional<Expr> Evaluator::member(const Value& value, const Value& of, Span 
   Expr any = pool_.constant(0);
   for (const Value& item : set != nullptr ? set->items : list->items) {
     const std::optional<Expr> one =
-        item.as<Interval>() != nullptr ? member(value, item, where) : equal(value, item, where);
+        item.as<Interval>() != nullptr ? contains(value, item, where) : equal(value, item, where);
     if (!one) return std::nullopt;
     any = pool_.logical_or(any, *one);
   }
