@@ -12,6 +12,8 @@ namespace {
 
 /// Errors shown before the rest is only counted.
 constexpr std::size_t kMaxShown = 50;
+/// Diagnostics kept at all; a broken file may have millions.
+constexpr std::size_t kMaxKept = 10'000;
 /// Columns of source text shown; longer lines are cut around the span.
 constexpr int kMaxColumns = 100;
 constexpr int kTabStop = 4;
@@ -280,7 +282,9 @@ Diagnostic& Diagnostics::add(Severity severity, Span where, std::string message)
   made->message = std::move(message);
   const auto key = fmt::format("{}:{}:{}:{}", where.file, where.begin, static_cast<int>(severity),
                                made->message);
-  if (!seen_.insert(key).second) {
+  const bool too_many = all_.size() >= kMaxKept;
+  if (too_many && severity == Severity::error) ++errors_;
+  if (too_many || !seen_.insert(key).second) {
     repeated_ = std::move(made);  // the caller may still add labels to it
     return *repeated_;
   }
@@ -302,21 +306,22 @@ std::vector<const Diagnostic*> Diagnostics::sorted() const {
 std::string Diagnostics::render(const Sources& sources, bool colour) const {
   std::string out;
   Renderer renderer(sources, colour, out);
-  std::array<std::size_t, 2> left = {kMaxShown, kMaxShown};  // errors; warnings and notes
-  std::array<std::size_t, 2> hidden = {0, 0};
+  std::size_t shown_errors = 0;
+  std::size_t shown_others = 0;
+  std::size_t others = 0;
   for (const Diagnostic* diagnostic : sorted()) {
-    const std::size_t group = diagnostic->severity == Severity::error ? 0 : 1;
-    if (left[group] == 0) {
-      ++hidden[group];
-      continue;
-    }
-    --left[group];
+    const bool error = diagnostic->severity == Severity::error;
+    others += error ? 0 : 1;
+    std::size_t& shown = error ? shown_errors : shown_others;
+    if (shown == kMaxShown) continue;
+    ++shown;
     renderer.render(*diagnostic);
   }
-  if (hidden[0] > 0)
-    out += fmt::format("plimsoll: {} more error{}\n", hidden[0], hidden[0] > 1 ? "s" : "");
-  if (hidden[1] > 0)
-    out += fmt::format("plimsoll: {} more warning{}\n", hidden[1], hidden[1] > 1 ? "s" : "");
+  const auto count_rest = [&](std::size_t rest, std::string_view what) {
+    if (rest > 0) out += fmt::format("plimsoll: {} more {}{}\n", rest, what, rest > 1 ? "s" : "");
+  };
+  count_rest(errors_ - shown_errors, "error");
+  count_rest(others - shown_others, "warning");
   return out;
 }
 

@@ -165,7 +165,9 @@ class Lexer {
         continue;
       }
       if (text_[i] == '\0') {
-        if (!nul_seen) diagnostics_.error(span(i, i + 1), "the file has a NUL byte: it is no text");
+        if (!nul_seen)
+          diagnostics_.error(span(i, i + 1), "the file has a NUL byte: it is no text")
+              .with_help("save the file as UTF-8 text");
         nul_seen = true;
         ++i;
         continue;
@@ -307,8 +309,9 @@ class Lexer {
 
   void report_glued(std::string_view digits, std::string_view letters, std::size_t at) {
     if (letters.front() == '_') {
-      diagnostics_.error(span(at, at + letters.size()),
-                         "'_' in a number stands between digits only");
+      diagnostics_
+          .error(span(at, at + letters.size()), "'_' in a number stands between digits only")
+          .with_help("write it as in 1_000_000");
       return;
     }
     Diagnostic& error =
@@ -470,6 +473,10 @@ class Lexer {
       error.with_help(std::string(help));
     } else if (code >= 0x80) {
       error.with_help("names are ASCII letters, digits and '_'");
+    } else if (text == ".") {
+      error.with_help("a '.' stands within a number, '..' in a range");
+    } else {
+      error.with_help("take it out; a comment begins with '#'");
     }
     if (meant != Kind::end) add(meant, begin);
   }

@@ -12,8 +12,9 @@ ast::File parse(const Sources& sources, std::uint32_t file, Diagnostics& diagnos
   result.file = file;
   const std::string_view text = sources[file].text();
   if (text.size() > kMaxFileBytes) {
-    diagnostics.error({file, 0, 1}, fmt::format("the file has {} MiB; at most {} MiB are read",
-                                                text.size() >> 20, kMaxFileBytes >> 20));
+    diagnostics
+        .error({file, 0, 1}, fmt::format("the file is larger than {} MiB", kMaxFileBytes >> 20))
+        .with_help("split it: use \"other.plan\" brings a file in");
     return result;
   }
   const std::vector<syntax::Token> tokens =

@@ -125,7 +125,10 @@ ast::ExprPtr make_number(State& state, const Token& token) {
       node->quantity.dimension = unit->dimension;
     }
   } catch (const ArithmeticError&) {
-    state.diagnostics.error(node->span, "the number does not fit in 128 bits");
+    state.diagnostics.error(node->span, "the number does not fit in 128 bits")
+        .with_help(
+            "numbers are exact: whole ones go up to 1.7e38, fractions have such whole numbers in "
+            "them");
   }
   return node;
 }
@@ -161,8 +164,9 @@ void adopt(State& state, ast::Expr& parent, ast::Argument child) {
 }
 
 void too_deep(State& state, const Token& token) {
-  state.diagnostics.error(state.span(token),
-                          fmt::format("nested more than {} levels deep", kMaxNesting));
+  state.diagnostics
+      .error(state.span(token), fmt::format("nested more than {} levels deep", kMaxNesting))
+      .with_help("give inner parts a name of their own");
   throw TooDeep{};
 }
 

@@ -84,6 +84,9 @@ std::string documentation(const State&, const Token* first);
 /// punctuation ("',' or ')'"), which is missed right after the token before.
 void report(State&, const Token* where, std::string_view expected);
 
+/// What to do about it, in one line; "" where there is nothing to say.
+std::string help_for(const State&, const Token* where, std::string_view expected);
+
 /// The grammar (grammar_file.cpp): all tokens of \a state into its result. Throws TooDeep.
 void parse_tokens(State&);
 

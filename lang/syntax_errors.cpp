@@ -28,8 +28,6 @@ bool is_open_ended(Kind kind) {
          kind == Kind::kw_and || kind == Kind::kw_or || kind == Kind::kw_not || kind == Kind::kw_in;
 }
 
-bool is_comparison(Kind kind) { return kind >= Kind::equal && kind <= Kind::greater_equal; }
-
 bool begins_entry(const Token* token) {
   const bool given = token[1].kind == Kind::assign || token[1].kind == Kind::kw_in;
   if (token->kind == Kind::word) {
@@ -97,40 +95,26 @@ void report_unit(const State& state, const Token& word) {
   }
 }
 
-/// `seq =` and a new line: the name of the next entry was read as the value. Null if that is not
-/// so.
+/// After this token a value is due, whatever follows.
+bool awaits_value(const Token& token) {
+  return (is_open_ended(token.kind) && !is_opening(token.kind)) || token.soft == Soft::weight ||
+         (token.kind >= Kind::kw_repeat && token.kind <= Kind::kw_maximize &&
+          token.kind != Kind::kw_as && token.kind != Kind::kw_item);
+}
+
+/// `seq =` and a new line: the name of the next entry was read as the value. What the value was due
+/// after, or null if that is not so.
 const Token* value_left_out(const State& state, const Token* where) {
   if (where - state.begin < 3) return nullptr;
   const bool given = where->kind == Kind::assign || where->kind == Kind::kw_in;
   const bool word = where[-1].kind == Kind::word && where[-1].starts_line;
-  return given && word && is_open_ended(where[-2].kind) && !is_opening(where[-2].kind) ? &where[-2]
-                                                                                       : nullptr;
+  return given && word && awaits_value(where[-2]) ? &where[-2] : nullptr;
 }
 
-std::string help_for(const State& state, const Token* where, std::string_view expected) {
-  const Token* before = where > state.begin ? where - 1 : nullptr;
-  if (is_reserved(where->kind) && expected == "a name")
-    return fmt::format("{} is a reserved word: take another name", quoted(state, *where));
-  if (expected == "'=' or 'in'") {
-    if (is_comparison(where->kind)) return "to demand a condition, write 'require' before it";
-    if (where->kind == Kind::colon) return "a value is given with '='";
-    const std::string near = did_you_mean(state.spelling(*before), entry_words());
-    return near.empty() ? "" : fmt::format("did you mean '{}'?", near);
-  }
-  if (expected == "an entry") {
-    if (where->kind == Kind::kw_use) return "'use' stands outside of declarations";
-    if (where->kind == Kind::right_paren) return "no '(' stands open here";
-    if (where->kind == Kind::right_bracket) return "no '[' stands open here";
-    if (where->kind == Kind::left_paren && where->starts_line)
-      return "the '(' of a call stands on the line of the name before it";
-  }
-  if (expected == "a declaration") {
-    if (where->kind == Kind::right_brace) return "no '{' stands open here: this one is too many";
-    if (begins_entry(where)) return "entries stand inside a declaration: layout NAME { tp = 8 }";
-  }
-  if (expected == "a value or a body" && before != nullptr)
-    return "a declaration is: kind NAME = BASE { … }";
-  return {};
+/// The same, noticed at once: the next entry begins with a keyword, or the body ends.
+bool ends_line_without_value(const Token* where) {
+  return where->starts_line && (begins_entry(where) || where->kind == Kind::right_brace) &&
+         awaits_value(where[-1]);
 }
 
 }  // namespace
@@ -145,10 +129,15 @@ void report(State& state, const Token* where, std::string_view expected) {
   // One mistake, one error.
   if (where == state.last_error || where->after_junk) return;
   state.last_error = where;
-  if (expected.starts_with("',' or") && where[-1].kind == Kind::comma) expected = "an expression";
+  const bool item_left_out = where->kind == Kind::comma && is_opening(where[-1].kind);
+  if (expected.starts_with("',' or") && (where[-1].kind == Kind::comma || item_left_out))
+    expected = "an expression";
   if (const Token* unit = mistaken_unit(state, where, expected)) return report_unit(state, *unit);
-  if (const Token* open = expected == "an entry" ? value_left_out(state, where) : nullptr) {
-    state.diagnostics.error(after(state, *open), "expected an expression, got the end of the line");
+  const Token* open = expected == "an entry" ? value_left_out(state, where) : nullptr;
+  if (expected == "an expression" && ends_line_without_value(where)) open = where - 1;
+  if (open != nullptr) {
+    state.diagnostics.error(after(state, *open), "expected an expression, got the end of the line")
+        .with_help(help_for(state, open + 1, "an expression"));
     return;
   }
   const bool missing =
@@ -161,15 +150,16 @@ void report(State& state, const Token* where, std::string_view expected) {
       state.diagnostics.error(missing ? after(state, *before) : state.span(*where), message);
   const bool closing =
       expected.ends_with("')'") || expected.ends_with("']'") || expected.ends_with("'}'");
-  const Token* open = closing ? open_bracket(state, where) : nullptr;
-  if (open != nullptr && (where->kind == Kind::end || where->starts_line))
-    error.label(state.span(*open), fmt::format("this {} stands open", quoted(state, *open)));
+  const Token* bracket = closing ? open_bracket(state, where) : nullptr;
+  if (bracket != nullptr && (where->kind == Kind::end || where->starts_line))
+    error.label(state.span(*bracket), fmt::format("this {} stands open", quoted(state, *bracket)));
   if (std::string help = help_for(state, where, expected); !help.empty())
     error.with_help(std::move(help));
 }
 
 const Token* next_entry(const State& state, const Token* first, const Token* where) {
-  if (value_left_out(state, where) != nullptr && where - 1 > first) return where - 1;
+  // Back to the name that was read as a value. It is given one, so that this happens once.
+  if (value_left_out(state, where) != nullptr) return where - 1;
   std::vector<Kind> open;
   for (const Token* token = first;; ++token) {
     if (token == state.end) return token;
