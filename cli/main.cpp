@@ -1,25 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
-#include <CLI/CLI.hpp>
-#include <iostream>
+#include <fmt/format.h>
 
-#include "cli/exit_codes.hpp"
-#include "cli/version.hpp"
+#include <exception>
+#include <functional>
+#include <map>
+#include <new>
+#include <string>
+#include <variant>
+
+#include "cli/arguments.hpp"
+#include "cli/command.hpp"
+#include "cli/streams.hpp"
+#include "lang/diagnostics.hpp"
+
+namespace plimsoll::cli {
+namespace {
+
+using Command = Outcome (*)(const Options&, const Terminal&);
+
+const std::map<std::string, Command>& commands() {
+  static const std::map<std::string, Command> all = {
+      {"fmt", format},
+  };
+  return all;
+}
+
+Outcome our_bug(const char* what) {
+  return {
+      kInternalError, "",
+      fmt::format("plimsoll: internal error: {}\n"
+                  "help: this is a bug of plimsoll, not of your file; please report it with the "
+                  "file, the command and what 'plimsoll --version' prints\n",
+                  what)};
+}
+
+Outcome run(int argc, char** argv) {
+  try {
+    const auto parsed = parse_arguments(argc, argv);
+    if (const auto* done = std::get_if<Outcome>(&parsed)) return *done;
+    const auto& options = std::get<Options>(parsed);
+    return commands().at(options.command)(options, look_at_terminal());
+  } catch (const std::bad_alloc&) {
+    return our_bug("out of memory");
+  } catch (const std::exception& error) {
+    return our_bug(error.what());
+  }
+}
+
+}  // namespace
+
+Outcome user_error(const std::string& message, const std::string& help) {
+  return {kUserError, "", fmt::format("plimsoll: {}\nhelp: {}\n", message, help)};
+}
+
+}  // namespace plimsoll::cli
 
 int main(int argc, char** argv) {
-  using namespace plimsoll::cli;
-  CLI::App app(
-      "Plans GPU memory: what a training or serving job puts in each GPU, and which layout fits.",
-      "plimsoll");
-  app.set_version_flag("--version", version_text(), "Print the version and what it was built with");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& success) {
-    return app.exit(success);
-  } catch (const CLI::ParseError& mistake) {
-    std::cerr << "plimsoll: " << mistake.what() << '\n';
-    return kUserError;
-  }
-  std::cout << app.help();
-  return kDone;
+  plimsoll::cli::prepare_streams();
+  return plimsoll::cli::say(plimsoll::cli::run(argc, argv));
 }

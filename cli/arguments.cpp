@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "cli/arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string_view>
+
+#include "cli/version.hpp"
+#include "lang/diagnostics.hpp"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr std::string_view kShortPage =
+    R"(plimsoll: what a training or serving job puts in each GPU's memory, and which layout fits.
+
+  plimsoll fmt FILE        the file in canonical form
+
+FILE is a .plan file, or - for standard input. A first one to try:
+
+  cluster one { gpu = h100_sxm  nodes = 1  gpus_per_node = 8 }
+  train tune  { model = llama3_8b  cluster = one  seq = 8Ki  batch = 64 }
+
+'plimsoll COMMAND --help' has every option; examples/ is a course in eight files.
+)";
+
+class Parser {
+ public:
+  Parser() {
+    app_.set_version_flag("-V,--version", version_text(), "The version and what it was built with");
+    app_.require_subcommand(0, 1);
+    auto* format = command("fmt", "The file in canonical form, on standard output");
+    format->add_flag("--write", options_.write, "Change the files in place instead");
+    format->add_flag("--check", options_.check,
+                     "Change nothing; exit 1 if a file is not in canonical form");
+  }
+
+  std::variant<Options, Outcome> parse(int argc, const char* const* argv) {
+    if (argc < 2) return Outcome{kDone, std::string(kShortPage), ""};
+    const std::string first = argv[1];
+    if (!first.starts_with('-') && !contains(names_, first)) return unknown_command(first);
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForVersion&) {
+      return Outcome{kDone, version_text(), ""};
+    } catch (const CLI::Success&) {
+      return Outcome{kDone, help(), ""};
+    } catch (const CLI::ExtrasError& mistake) {
+      return unknown_option(mistake.what());
+    } catch (const CLI::ParseError& mistake) {
+      return user_error(mistake.what(), see_help());
+    }
+    if (begun() == &app_) return Outcome{kDone, std::string(kShortPage), ""};
+    options_.command = begun()->get_name();
+    return with_files();
+  }
+
+ private:
+  /// A command; every one takes files, counted in with_files() so that the message is ours.
+  CLI::App* command(const std::string& name, const std::string& description) {
+    names_.push_back(name);
+    CLI::App* made = app_.add_subcommand(name, description);
+    made->add_option("FILE", options_.files, "A .plan file, or - for standard input");
+    return made;
+  }
+  std::variant<Options, Outcome> with_files() const {
+    if (options_.files.empty())
+      return user_error(fmt::format("{} needs a file", options_.command),
+                        "name a .plan file, or - for standard input");
+    if (options_.files.size() > 1 && options_.command != "fmt")
+      return user_error(
+          fmt::format("{} takes one file, not {}", options_.command, options_.files.size()),
+          "run it once for each; 'use \"other.plan\"' brings files together");
+    return options_;
+  }
+
+  Outcome unknown_command(const std::string& word) const {
+    if (word.ends_with(".plan"))
+      return user_error(
+          fmt::format("'{}' is not a command", word),
+          fmt::format("say what to do with it: plimsoll {} {}", names_.front(), word));
+    const std::string near = did_you_mean(word, names_);
+    return user_error(fmt::format("unknown command '{}'", word),
+                      near.empty() ? fmt::format("the commands are {}", fmt::join(names_, ", "))
+                                   : fmt::format("did you mean '{}'?", near));
+  }
+  Outcome unknown_option(const std::string& otherwise) const {
+    for (const std::string& word : app_.remaining(true)) {
+      if (!word.starts_with('-')) continue;
+      std::vector<std::string> known;
+      for (const CLI::Option* option : begun()->get_options())
+        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+      const std::string near = did_you_mean(word, known);
+      return user_error(fmt::format("unknown option '{}'", word),
+                        near.empty() ? see_help() : fmt::format("did you mean '{}'?", near));
+    }
+    return user_error(otherwise, see_help());
+  }
+
+  /// The command that was begun, or the program itself.
+  const CLI::App* begun() const {
+    const auto parsed = app_.get_subcommands();
+    return parsed.empty() ? &app_ : parsed.front();
+  }
+  std::string see_help() const {
+    return fmt::format("'plimsoll {}--help' shows what it takes",
+                       begun() == &app_ ? "" : begun()->get_name() + ' ');
+  }
+  std::string help() const { return begun()->help(begun() == &app_ ? "" : "plimsoll"); }
+
+  static bool contains(const std::vector<std::string>& words, const std::string& word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  }
+
+  CLI::App app_{"What a training or serving job puts in each GPU's memory, and which layout fits.",
+                "plimsoll"};
+  Options options_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+std::variant<Options, Outcome> parse_arguments(int argc, const char* const* argv) {
+  return Parser().parse(argc, argv);
+}
+
+}  // namespace plimsoll::cli

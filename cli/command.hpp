@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/report_style.hpp"
+
+namespace plimsoll::cli {
+
+/// What the program says to a shell (docs/language.md, "Commands").
+enum ExitCode : int {
+  kDone = 0,
+  kUserError = 1,      ///< a mistake in a file, on the command line or in its surroundings
+  kNoLayoutFits = 2,   ///< a valid question whose answer is no
+  kInternalError = 3,  ///< our bug
+  kDisagreed = 4,      ///< verification saw something else than was predicted
+  kInterrupted = 130,  ///< by the user; the best so far was printed and marked so
+};
+
+/// The command line of any command, as it was understood. A command reads what concerns it.
+struct Options {
+  std::string command;
+  std::vector<std::string> files;  ///< "-" is standard input; one, but for fmt
+  std::string job;                 ///< "" where the file's only one is meant
+  std::string layout;              ///< "" where none was named
+  std::string against;             ///< framework to set beside the job's own
+  std::optional<std::int64_t> stage;
+  std::int64_t top = 3;                ///< plan: the best and its runners-up
+  std::optional<std::int64_t> budget;  ///< plan: candidates to look at
+  std::optional<double> timeout;       ///< plan: seconds by the clock
+  bool json = false;
+  bool write = false;  ///< fmt: in place
+  bool check = false;  ///< fmt: only say whether it would change
+
+  const std::string& file() const { return files.front(); }
+};
+
+/// Where the answer goes, as far as it shapes the answer.
+struct Terminal {
+  report::Style style;  ///< of standard output
+  bool colour_err = false;
+};
+
+/// What a command has to say. Nothing is printed before it is complete, so an error leaves standard
+/// output empty.
+struct Outcome {
+  int code = kDone;
+  std::string out;  ///< for standard output; empty where code is kUserError
+  std::string err;  ///< for standard error: diagnostics, warnings
+};
+
+/// "plimsoll: MESSAGE" and its help line: a mistake that no place in a file can be shown for.
+Outcome user_error(const std::string& message, const std::string& help);
+
+// One file a command.
+Outcome check(const Options&, const Terminal&);
+Outcome format(const Options&, const Terminal&);
+Outcome bill(const Options&, const Terminal&);
+Outcome plan(const Options&, const Terminal&);
+
+}  // namespace plimsoll::cli
