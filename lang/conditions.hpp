@@ -33,22 +33,34 @@ struct LayoutValues {
 /// first here; check_condition reports it.
 class ConditionScope : public eval::Scope {
  public:
-  ConditionScope(const Module&, const Job&, const LayoutValues* values = nullptr);
+  /// \a in_item: `stage first last receiving params_on_gpu` are in sight too.
+  ConditionScope(const Module&, const Job&, const LayoutValues* values = nullptr,
+                 bool in_item = false);
 
  protected:
   const eval::Value* make(std::string_view) const override;
   std::vector<std::string> made_names() const override;
 
  private:
+  std::optional<eval::Value> layout_variable(std::string_view) const;
+  std::optional<eval::Value> job_field(std::string_view) const;
+  std::optional<eval::Value> model_parameter(std::string_view) const;
+  std::optional<eval::Value> hardware_field(std::string_view) const;
+  std::optional<eval::Value> derived_number(std::string_view) const;
+  eval::Value variable(Var, Dimension) const;
+
   const Module& module_;
   const Job& job_;
   const LayoutValues* values_;
+  bool in_item_;
   mutable std::map<std::string, eval::Value, std::less<>> made_;
+
+  friend class NameKinds;
 };
 
-/// The names of a framework's or optimizer's body at one place: first what \a place has (`numel`,
-/// `role`, an op's values …), then its params: the job's switch, else the default, evaluated here,
-/// since it may name what the place has. Then the parent of \a place.
+/// The names of a framework's or optimizer's body at one place: first its params (the job's switch,
+/// else the default, evaluated here, since it may name what the place has), then those of \a place
+/// (`numel`, `role`, an op's values …) and what is around it.
 class BehaviourScope : public eval::Scope {
  public:
   /// \a job: nullptr while a body is checked without one.
