@@ -20,7 +20,7 @@ void mamba2(Writer& w) {
   ExprPool& pool = w.pool;
   const Expr ranks = pool.variable(Var::tp);
   const Expr tokens = w.shapes.full_tokens(w.input().tokens);
-  const Expr heads = w.shapes.share(op.heads, op.heads, ranks);
+  const Expr heads = w.shapes.share(op.heads, op.groups, ranks);  // groups are not cut
   const Expr groups = w.shapes.share(op.groups, op.groups, ranks);
   const Expr inner = w.times(op.head_dim, heads);
   const Expr mixed = pool.add(inner, w.times(2 * op.state, groups));  // x, B, C
