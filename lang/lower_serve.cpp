@@ -6,13 +6,9 @@
 #include "lang/lowering.hpp"
 
 /// A serving framework gives `utilization` and `batch_tokens`, which a job may set itself; if it
-/// has a param `max_sequences`, that many run at once; `activations = outside` says that a step's
-/// activations live beside the server's share.
+/// has a param `max_sequences`, that many run at once; a param `activations` that is `outside` says
+/// that a step's activations live beside the server's share.
 namespace plimsoll {
-
-namespace {
-const eval::Enumeration kAnyWord{"a word", {}};
-}
 
 std::optional<Rational> Lowering::framework_number(std::string_view field,
                                                    const eval::Scope& scope) {
@@ -54,11 +50,9 @@ void Lowering::read_serving() {
   if (const eval::Value* limit = place.all.find("max_sequences"))
     if (const auto* n = limit->as<eval::Number>(); n && pool_.is_constant(n->expr))
       serving.max_sequences = pool_.value(n->expr).floor().to_int64();
-  for (const ast::Entry* e : in_.framework->entries)
-    if (e->kind == ast::EntryKind::assign && e->name.text == "activations")
-      if (const auto value = eval_.eval(*e->value, place.all, &kAnyWord))
-        if (const auto* word = value->as<eval::Word>())
-          serving.activations_inside = word->text != "outside";
+  if (const eval::Value* where = place.all.find("activations"))
+    if (const auto* word = where->as<eval::Word>())
+      serving.activations_inside = word->text != "outside";
 
   const auto bits = [&](const std::string& dtype, const char* field) -> Rational {
     if (const auto known = dtype_bits(*in_.module, dtype)) return *known;
