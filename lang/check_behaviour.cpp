@@ -24,6 +24,7 @@ constexpr Field kFrameworkFields[] = {
     {"derive", FieldType::other, "false"},
     {"allocator", FieldType::other, "false"},
     {"reserved_factor", FieldType::other, "1.04"},
+    {"margin", FieldType::share, "3%"},
     {"utilization", FieldType::share, "90%"},
     {"batch_tokens", FieldType::tokens, "8Ki"},
 };
@@ -43,6 +44,7 @@ constexpr Field kItemFields[] = {
     {"early", FieldType::other, "1"},
     {"late", FieldType::other, "1"},
     {"stream", FieldType::other, "gather"},
+    {"replaces", FieldType::other, "\"gathered input\""},
     {"source", FieldType::other, "\"where this is known from\""},
 };
 
@@ -179,6 +181,7 @@ class BodyChecker {
     if (const auto* e = line(entries, "combine")) word(*e, "combine", kCombine);
     if (const auto* e = line(entries, "stream")) stream(*e);
     if (const auto* e = line(entries, "source")) text(*e, "source");
+    if (const auto* e = line(entries, "replaces")) text(*e, "replaces");
     for (const char* field : {"early", "late"})
       if (const auto* e = line(entries, field)) flag(*e, field);
   }

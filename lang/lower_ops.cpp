@@ -192,6 +192,11 @@ void Lowering::add_op_item(LoweredOp& low, const ast::Entry& e, const Op& op,
   if (is_zero(condition)) return;
   auto row = item_row(e, Category::activations, {LifetimeKind::op, {}, {}, false, false});
   if (!row) return;
+  // A buffer of the stack's own in place of what the op would have made.
+  if (const std::string replaced = text_field(e.body, "replaces"); !replaced.empty())
+    for (auto* list : {&low.forward_temporaries, &low.backward_temporaries})
+      for (ops::Temporary& t : *list)
+        if (t.name == replaced) t.bytes = gated(pool_.logical_not(condition), t.bytes);
   row->bytes = gated(condition, *bytes);
   row->place = place_of(op.segment);
   const Lifetime& life = row->lifetime;

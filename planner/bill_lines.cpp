@@ -3,6 +3,8 @@
 
 #include "planner/bill_lines.hpp"
 
+#include "planner/formula.hpp"
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -44,7 +46,7 @@ std::string op_name(const Op& op) {
 class Lines {
  public:
   Lines(const Problem& p, const CostModel& model, const StageCost& s, const Moment& m)
-      : p_(p), model_(model), s_(s), m_(m) {}
+      : p_(p), model_(model), s_(s), m_(m), formulas_(p.module->pool(), model.env()) {}
 
   void collect() {
     add_statics();
@@ -73,7 +75,7 @@ class Lines {
       }
       BillLine& line = b.lines[at->second];
       line.bytes += amount.bytes;
-      const std::string term = amount.formula.empty() ? pool.str(item.bytes) : amount.formula;
+      const std::string term = amount.formula.empty() ? formulas_.str(item.bytes) : amount.formula;
       if (line.formula.size() < 400) line.formula += (line.formula.empty() ? "" : " + ") + term;
     }
     std::stable_sort(b.lines.begin(), b.lines.end(), [](const BillLine& x, const BillLine& y) {
@@ -129,10 +131,9 @@ class Lines {
   }
 
   /// "20 * (…) / shard" of a line that is made of several rows.
-  std::string static_formula(std::uint32_t row, const std::vector<std::int64_t>& count) const {
-    const ExprPool& pool = p_.module->pool();
+  std::string static_formula(std::uint32_t row, const std::vector<std::int64_t>& count) {
     const Item& head = p_.inventory.items[row];
-    if (head.combine != Combine::add) return pool.str(head.bytes);
+    if (head.combine != Combine::add) return formulas_.str(head.bytes);
     std::string sum;
     int terms = 0;
     for (const Item& item : p_.inventory.items) {
@@ -142,15 +143,16 @@ class Lines {
       if (item.place.kind == Place::root_segment)
         n = count[p_.inventory.trace_of(item.place.index)];
       if (n == 0) continue;
-      const std::string text = pool.str(item.bytes);
+      const std::string text = formulas_.str(item.bytes);
+      if (text == "0") continue;
       sum += (sum.empty() ? "" : " + ") + (n > 1 ? fmt::format("{} layers * ({})", n, text) : text);
       ++terms;
     }
-    const std::string shard = pool.str(head.shard);
-    if (shard == "1") return sum;
+    if (formulas_.is_one(head.shard)) return sum;
+    const std::string shard = formulas_.str(head.shard);
     return terms > 1 || sum.find(" + ") != std::string::npos
-               ? fmt::format("({}) / ({})", sum, shard)
-               : fmt::format("{} / ({})", sum, shard);
+               ? fmt::format("({}) / {}", sum, shard)
+               : fmt::format("{} / {}", sum, shard);
   }
 
   void add_statics() {
@@ -187,8 +189,8 @@ class Lines {
                   micro));
   }
 
-  std::string times(Expr bytes, std::int64_t layers, std::int64_t micro) const {
-    std::string text = p_.module->pool().str(bytes);
+  std::string times(Expr bytes, std::int64_t layers, std::int64_t micro) {
+    std::string text = formulas_.str(bytes);
     if (layers == 1 && micro == 1) return text;
     if (text.find(" + ") != std::string::npos) text = "(" + text + ")";
     if (layers > 1) text = fmt::format("{} layers * {}", layers, text);
@@ -223,7 +225,7 @@ class Lines {
       if (e.kind == TraceEvent::run) return;
       const Int128 sign = e.kind == TraceEvent::alloc ? 1 : -1;
       add(trace.tensors[e.index].item, sign * bytes[e.index],
-          p_.module->pool().str(model_.tensor_bytes(run.mode, run.trace, e.index)));
+          formulas_.str(model_.tensor_bytes(run.mode, run.trace, e.index)));
     };
     if (backward)
       for (const TraceEvent& e : trace.forward) apply(e);
@@ -271,6 +273,7 @@ class Lines {
   const CostModel& model_;
   const StageCost& s_;
   const Moment& m_;
+  Formulas formulas_;
   std::map<std::uint32_t, Amount> amounts_;
 };
 

@@ -380,7 +380,8 @@ void CostModel::price_statics(StageCost& s, const Env& env) {
 
 StageCost CostModel::stage(std::int64_t stage) {
   StageCost s;
-  Env env = environment(problem_, layout_, stage);
+  env_ = environment(problem_, layout_, stage);
+  Env& env = env_;
   const std::vector<std::vector<Run>>& runs = runs_[static_cast<std::size_t>(stage)];
   std::int64_t params = 0;
   for (const auto& chunk_run : runs)

@@ -95,6 +95,8 @@ class CostModel {
   StageCost stage(std::int64_t stage);
   /// Candidate moments, largest first.
   std::vector<Moment> moments(const StageCost&, bool first_step) const;
+  /// The variables at the stage last asked for.
+  const Env& env() const { return env_; }
   /// Bytes of a trace's tensors at the prepared layout and last stage asked for.
   const std::vector<std::int64_t>& tensors(RecomputeMode, std::uint32_t trace) const;
   Expr tensor_bytes(RecomputeMode, std::uint32_t trace, std::uint32_t tensor) const;
@@ -133,6 +135,7 @@ class CostModel {
   const Inventory& inventory_;
   ExprPool& pool_;
   Layout layout_;
+  Env env_;
   std::vector<Var> shape_vars_;
   std::optional<Tape> shape_tape_, static_tape_, stage_tape_;
   /// Traces with a tensor that depends on the stage, priced once a stage, and those tensors.

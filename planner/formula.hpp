@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include "lang/expr.hpp"
+
+namespace plimsoll {
+
+/// Formulas as people read them, for one stage of one layout: conditions are decided, switches (sp, zero,
+/// schedule, offload …) have their values, degrees and sizes keep their names. A last rounding up to whole
+/// bytes is left out.
+class Formulas {
+ public:
+  Formulas(ExprPool& pool, const Env& env) : pool_(pool), env_(env) {}
+  std::string str(Expr);
+  bool is_one(Expr);
+
+ private:
+  Expr settle(Expr);
+  Expr settle_new(Expr);
+
+  ExprPool& pool_;
+  const Env env_;
+  std::unordered_map<std::uint32_t, Expr> settled_;
+};
+
+}  // namespace plimsoll
