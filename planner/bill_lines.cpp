@@ -3,11 +3,11 @@
 
 #include "planner/bill_lines.hpp"
 
-#include "planner/formula.hpp"
-
 #include <algorithm>
 #include <map>
 #include <optional>
+
+#include "planner/formula.hpp"
 
 namespace plimsoll {
 
@@ -150,9 +150,8 @@ class Lines {
     }
     if (formulas_.is_one(head.shard)) return sum;
     const std::string shard = formulas_.str(head.shard);
-    return terms > 1 || sum.find(" + ") != std::string::npos
-               ? fmt::format("({}) / {}", sum, shard)
-               : fmt::format("{} / {}", sum, shard);
+    return terms > 1 || sum.find(" + ") != std::string::npos ? fmt::format("({}) / {}", sum, shard)
+                                                             : fmt::format("{} / {}", sum, shard);
   }
 
   void add_statics() {

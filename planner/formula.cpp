@@ -17,8 +17,10 @@ bool is_switch(Var v) {
     case Var::stage:
     case Var::first:
     case Var::last:
-    case Var::receiving: return true;
-    default: return false;
+    case Var::receiving:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -36,33 +38,35 @@ Expr Formulas::settle_new(Expr e) {
   using Node = ExprPool::Node;
   const Node node = pool_.node(e);
   if (node == Node::constant) return e;
-  if (node == Node::variable) return is_switch(pool_.var(e)) ? pool_.constant(env_[pool_.var(e)]) : e;
+  if (node == Node::variable)
+    return is_switch(pool_.var(e)) ? pool_.constant(env_[pool_.var(e)]) : e;
   if (node == Node::equal || node == Node::less_equal) return pool_.constant(pool_.eval(e, env_));
   const auto operands = pool_.operands(e);
   const Expr raw[3] = {operands[0], operands[1], operands.size() > 2 ? operands[2] : Expr{}};
-  if (node == Node::select)
-    return settle(pool_.eval(raw[0], env_).is_zero() ? raw[2] : raw[1]);
+  if (node == Node::select) return settle(pool_.eval(raw[0], env_).is_zero() ? raw[2] : raw[1]);
   const Expr a = settle(raw[0]), b = settle(raw[1]);
   switch (node) {
-    case Node::add: return pool_.add(a, b);
-    case Node::mul: return pool_.mul(a, b);
-    case Node::div: return pool_.div(a, b);
-    case Node::floor_div: return pool_.floor_div(a, b);
-    case Node::ceil_div: return pool_.ceil_div(a, b);
-    case Node::min: return pool_.min(a, b);
-    default: return pool_.max(a, b);
+    case Node::add:
+      return pool_.add(a, b);
+    case Node::mul:
+      return pool_.mul(a, b);
+    case Node::div:
+      return pool_.div(a, b);
+    case Node::floor_div:
+    case Node::ceil_div: {
+      // Where it divides, as degrees do in a layout that can be, a quotient reads better.
+      const Rational quotient = pool_.eval(raw[0], env_) / pool_.eval(raw[1], env_);
+      if (quotient.is_integer()) return pool_.div(a, b);
+      return node == Node::ceil_div ? pool_.ceil_div(a, b) : pool_.floor_div(a, b);
+    }
+    case Node::min:
+      return pool_.min(a, b);
+    default:
+      return pool_.max(a, b);
   }
 }
 
-std::string Formulas::str(Expr e) {
-  Expr settled = settle(e);
-  if (pool_.node(settled) == ExprPool::Node::ceil_div) {
-    const auto operands = pool_.operands(settled);
-    const Expr a = operands[0], b = operands[1];
-    settled = pool_.div(a, b);
-  }
-  return pool_.str(settled);
-}
+std::string Formulas::str(Expr e) { return pool_.str(settle(e)); }
 
 bool Formulas::is_one(Expr e) {
   const Expr settled = settle(e);

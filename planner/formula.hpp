@@ -9,9 +9,9 @@
 
 namespace plimsoll {
 
-/// Formulas as people read them, for one stage of one layout: conditions are decided, switches (sp, zero,
-/// schedule, offload …) have their values, degrees and sizes keep their names. A last rounding up to whole
-/// bytes is left out.
+/// Formulas as people read them, for one stage of one layout: conditions are decided, switches (sp,
+/// zero, schedule, offload …) have their values, degrees and sizes keep their names; what divides
+/// is a quotient.
 class Formulas {
  public:
   Formulas(ExprPool& pool, const Env& env) : pool_(pool), env_(env) {}

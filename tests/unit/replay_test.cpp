@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
 
-// The closed form of a stage's peak against playing its whole step: every micro-batch of the schedule, every
-// event of every layer's trace, one after the other.
+// The closed form of a stage's peak against playing its whole step: every micro-batch of the
+// schedule, every event of every layer's trace, one after the other.
 
 #include <cstdlib>
 #include <iostream>
@@ -29,7 +29,8 @@ Played play(const Problem& p, const Layout& l, CostModel& model, std::int64_t st
   std::int64_t live = 0;
   bool any_backward = false;
   std::vector<std::int32_t> alive(cost.chunks.size(), 0);
-  std::map<std::pair<std::size_t, std::int64_t>, bool> grown;  // (run, index) of chunk 0, pp without vpp
+  std::map<std::pair<std::size_t, std::int64_t>, bool>
+      grown;  // (run, index) of chunk 0, pp without vpp
   std::int64_t grown_bytes = 0;
   bool first_done = false;
   const auto pass = [&](const Run& run, bool backward, std::int64_t extra) {
@@ -48,7 +49,8 @@ Played play(const Problem& p, const Layout& l, CostModel& model, std::int64_t st
     std::int32_t& here = alive[static_cast<std::size_t>(slot.chunk)];
     if (!slot.backward) {
       ++here;
-      const std::int64_t base = cost.forward[any_backward].live + *std::max_element(alive.begin(), alive.end()) * cost.shared.live;
+      const std::int64_t base = cost.forward[any_backward].live +
+                                *std::max_element(alive.begin(), alive.end()) * cost.shared.live;
       for (const Run& run : chunk.runs)
         for (std::int64_t i = 0; i < run.count; ++i) pass(run, false, base);
       continue;
@@ -72,11 +74,16 @@ Played play(const Problem& p, const Layout& l, CostModel& model, std::int64_t st
 }
 
 const char* const kModels[] = {
-    "model m = decoder { layers = 6 hidden = 64 heads = 8 kv_heads = 4 ffn = 128 vocab = 1024 head_dim = 8 }",
-    "model m = decoder { layers = 6 hidden = 64 heads = 8 kv_heads = 8 ffn = 128 vocab = 1024 head_dim = 8 tied = true\n"
-    "  norm = layernorm kind = gelu gated = false bias_qkv = true bias_o = true bias_mlp = true window = 32 period = 2 }",
-    "model m = decoder { layers = 6 hidden = 64 heads = 8 kv_heads = 8 ffn = 128 vocab = 1024 experts = 8 top_k = 2\n"
-    "  expert_ffn = 64 shared = 64 first_dense = 2 kv_lora = 16 q_lora = 32 nope = 8 rope_dim = 8 v_dim = 8 head_dim = 1 }",
+    "model m = decoder { layers = 6 hidden = 64 heads = 8 kv_heads = 4 ffn = 128 vocab = 1024 "
+    "head_dim = 8 }",
+    "model m = decoder { layers = 6 hidden = 64 heads = 8 kv_heads = 8 ffn = 128 vocab = 1024 "
+    "head_dim = 8 tied = true\n"
+    "  norm = layernorm kind = gelu gated = false bias_qkv = true bias_o = true bias_mlp = true "
+    "window = 32 period = 2 }",
+    "model m = decoder { layers = 6 hidden = 64 heads = 8 kv_heads = 8 ffn = 128 vocab = 1024 "
+    "experts = 8 top_k = 2\n"
+    "  expert_ffn = 64 shared = 64 first_dense = 2 kv_lora = 16 q_lora = 32 nope = 8 rope_dim = 8 "
+    "v_dim = 8 head_dim = 1 }",
     "model m = gpt { layers = 6 hidden = 64 heads = 8 vocab = 1024 }",
 };
 
@@ -88,14 +95,17 @@ std::string job_text(std::mt19937& random) {
   const int tp = 1 << random() % 3, pp = 1 << random() % 3, cp = 1 << random() % 2;
   const bool interleave = pp > 1 && pp < 4 && random() % 3 == 0;
   const std::string framework = pick("megatron", "plain", "torchtitan");
-  const std::string zero = framework == "torchtitan" ? "3" : framework == "plain" ? pick("0", "1", "2", "3") : pick("0", "1");
+  const std::string zero = framework == "torchtitan" ? "3"
+                           : framework == "plain"    ? pick("0", "1", "2", "3")
+                                                     : pick("0", "1");
   std::string text = kModels[random() % std::size(kModels)];
   text += fmt::format(
       "\ncluster c {{ gpu = h100_sxm nodes = 4 gpus_per_node = 8 }}\n"
       "train j {{ model = m cluster = c seq = 256 batch = 256 framework = {} attention = {} {} }}\n"
       "layout l {{ tp = {} pp = {} cp = {} zero = {} mbs = {} recompute = {}{}{} }}\n",
-      framework, pick("flash", "unfused"), random() % 2 ? "dropout = 10% attention_dropout = 10%" : "", tp, pp, cp, zero,
-      pick("1", "2"), framework == "torchtitan" ? pick("none", "full") : pick("none", "full", "selective"),
+      framework, pick("flash", "unfused"),
+      random() % 2 ? "dropout = 10% attention_dropout = 10%" : "", tp, pp, cp, zero, pick("1", "2"),
+      framework == "torchtitan" ? pick("none", "full") : pick("none", "full", "selective"),
       interleave ? " schedule = interleaved vpp = " + std::string(pp == 2 ? "3" : "2") : "",
       pp == 2 && !interleave && random() % 2 ? " stage_layers = [4, 2]" : "");
   return text;
@@ -109,7 +119,7 @@ TEST_CASE("the closed form equals playing the step, event by event", "[peak][pro
   INFO("PLIMSOLL_SEED=" << seed);
   std::mt19937 random(seed);
   int compared = 0;
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 400; ++round) {
     const std::string text = job_text(random);
     INFO(text);
     Diagnostics diags;
@@ -130,7 +140,8 @@ TEST_CASE("the closed form equals playing the step, event by event", "[peak][pro
       const StageCost cost = model.stage(stage);
       std::int64_t most = 0;
       for (const Moment& m : model.moments(cost, false))
-        if (m.kind == Moment::forward || m.kind == Moment::backward) most = std::max(most, m.bytes.live);
+        if (m.kind == Moment::forward || m.kind == Moment::backward)
+          most = std::max(most, m.bytes.live);
       const Played played = play(*problem, *layout, model, stage);
       CHECK(played.balanced);
       CHECK(played.most == most);
