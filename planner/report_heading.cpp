@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include <fmt/format.h>
+
+#include "lang/units.hpp"
+#include "planner/report_bill.hpp"
+
+namespace plimsoll::report {
+namespace {
+
+/// "8 × 8 h100_sxm": nodes times GPUs a node.
+std::string pool_text(const Pool& pool, std::int64_t nodes) {
+  const std::string prefix = pool.name.empty() ? "" : pool.name + ": ";
+  if (nodes == 1) return fmt::format("{}{} × {}", prefix, pool.gpus_per_node, pool.gpu.name);
+  return fmt::format("{}{} × {} ({} nodes)", prefix, nodes * pool.gpus_per_node, pool.gpu.name,
+                     nodes);
+}
+
+}  // namespace
+
+Heading heading(const Problem& problem, const Layout& layout) {
+  Heading out;
+  out.job = problem.job->name;
+  out.model = problem.job->model;
+  out.framework = problem.job->framework;
+  for (const Pool& pool : problem.cluster->pools) {
+    // Only a cluster of one kind leaves its nodes to the layout.
+    const bool chosen = problem.cluster->pools.size() == 1 && layout.nodes > 0;
+    const std::int64_t nodes = chosen || pool.nodes.empty() ? layout.nodes : pool.nodes.front();
+    out.cluster += (out.cluster.empty() ? "" : ", ") + pool_text(pool, nodes);
+  }
+  out.layout = describe(problem, layout);
+  out.serve = problem.job->serve;
+  if (out.serve) out.context = problem.job->context.to_int64();
+  out.reserved_note = fmt::format("× {}", human({problem.inventory.reserved_factor, kCount}));
+  if (!problem.inventory.reserved_source.empty())
+    out.reserved_note += ", " + problem.inventory.reserved_source;
+  out.recompute_modes = problem.inventory.recompute_modes;
+  return out;
+}
+
+}  // namespace plimsoll::report
