@@ -23,6 +23,7 @@ constexpr Field kFrameworkFields[] = {
     {"context", FieldType::other, "false"},
     {"derive", FieldType::other, "false"},
     {"allocator", FieldType::other, "false"},
+    {"margin", FieldType::other, "2%"},
     {"reserved_factor", FieldType::other, "1.04"},
     {"margin", FieldType::share, "3%"},
     {"utilization", FieldType::share, "90%"},
@@ -334,7 +335,8 @@ class BehaviourReader {
     eval::Evaluator evaluator(module_.pool, diags_);
     const BehaviourScope scope(*behaviour_, nullptr, place, evaluator);
     const std::string& name = entry.name.text;
-    if (name == "vocab_multiple" || name == "reserved_factor") return body.count(*entry.value);
+    if (name == "vocab_multiple" || name == "reserved_factor" || name == "margin")
+      return body.count(*entry.value);
     if (name == "context" || name == "derive" || name == "allocator")
       return body.condition(*entry.value);
     if (name == "pointwise") {

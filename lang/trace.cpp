@@ -391,7 +391,9 @@ class Builder {
 
   unsigned combine_of(unsigned experts) const {
     for (unsigned i = experts; i < count_; ++i)
-      if (op(i).kind == OpKind::combine && op(i).experts == segment_.first_op + experts) return i;
+      if (op(i).kind == OpKind::combine &&
+          program_.values[op(i).inputs[0]].experts == segment_.first_op + experts)
+        return i;
     return experts;
   }
 
