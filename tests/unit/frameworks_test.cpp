@@ -169,7 +169,7 @@ TEST_CASE("the GPT block's 34 and 5, by adding saved tensors", "[frameworks]") {
 
 TEST_CASE("every framework prices every kind of model", "[frameworks]") {
   for (const char* model : {"llama3_8b", "gpt_2_xl", "mixtral_8x7b", "deepseek_v2_lite",
-                            "gemma_2_2b", "gpt_oss_20b", "t5_base", "llava", "nemotron_h_8b"})
+                            "gemma_2_2b", "gpt_oss_20b", "t5_base", "vlm", "nemotron_h_8b"})
     for (const char* framework :
          {"plain", "textbook", "megatron", "torchtitan", "huggingface", "deepspeed"})
       for (const char* mode : {"none", "selective", "full"}) {
