@@ -117,7 +117,7 @@ struct Entry {
   Name name;          ///< assigned name, parameter, state, saved value, recompute word …
   std::string label;  ///< item, require, prefer: the string, without quotes
   Span label_span;
-  std::vector<Name> words;  ///< on: the ops; item: {"each" target}
+  std::vector<Name> words;  ///< on: the ops; item: what `each` names, if it does
   ExprPtr value;
   ExprPtr value2;  ///< param: the set after `in`; prefer: its weight
   std::vector<Entry> body;
