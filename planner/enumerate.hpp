@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/layout.hpp"
+#include "planner/peak.hpp"
+#include "planner/time.hpp"
+
+/// `plan`: the best layout of a job by plain enumeration. Every combination of the layout
+/// variables' values (domains.hpp) that meets the job's requirements is looked at in the order of a
+/// lower bound of its score, until no other can be better. Deterministic: no clock, no threads.
+namespace plimsoll {
+
+struct PlanOptions {
+  std::int64_t top = 5;                ///< the best and its runners-up
+  std::optional<std::int64_t> budget;  ///< candidates to look at
+  /// Asked now and then; true ends the search with the best so far (a deadline, an interrupt).
+  std::function<bool()> stop;
+};
+
+/// A layout that was priced.
+struct Priced {
+  Layout layout;
+  StepTime time;  ///< zero for a serve job
+  Int128 peak_bytes = 0, hbm_bytes = 0;
+  std::int64_t peak_stage = 0;
+  Rational score;  ///< smaller is better; the objective with what unmet preferences add
+  std::vector<const Condition*> unmet;  ///< preferences that do not hold
+  std::optional<Rational> days, cost;   ///< of the run, where the job says `tokens`
+
+  double headroom() const;  ///< unused share of the memory
+};
+
+struct Relaxation {
+  std::string change;     ///< "use 16 nodes"
+  std::string value;      ///< "16"
+  std::string plan_text;  ///< the whole file with the change made
+  Priced best;            ///< what planning the changed file gives
+  std::string layout;     ///< describe() of it
+};
+
+struct PlanResult {
+  enum Status {
+    optimal,     ///< nothing else in the enumerated space is better
+    feasible,    ///< the best so far, when the budget or the time ran out
+    infeasible,  ///< every candidate was looked at and none fits and meets the requirements
+    unknown,     ///< nothing found yet when the budget or the time ran out
+  };
+  Status status = unknown;
+  std::optional<Priced> best;
+  std::vector<Priced> alternatives;  ///< the next ones, best first
+  std::optional<Priced> tightest;    ///< where none fits: the layout nearest to fitting
+  std::int64_t space = 0;      ///< candidates that are possible and meet what concerns them alone
+  std::int64_t evaluated = 0;  ///< of them, looked at
+  std::int64_t feasible_count = 0;  ///< of those, fit and meet every requirement
+  bool stopped = false;             ///< by PlanOptions::stop
+  bool minimize = true;
+  std::string objective;                ///< as written; "step_time"
+  std::string emptied_by;               ///< the requirement that left nothing to look at, or ""
+  std::vector<Relaxation> relaxations;  ///< single changes that were planned again and fit
+};
+
+std::string_view name(PlanResult::Status);
+
+/// Searches. Errors of conditions that only show now go to \a diags; the result is `unknown` then.
+PlanResult plan(const Problem&, const PlanOptions&, Diagnostics& diags);
+
+}  // namespace plimsoll

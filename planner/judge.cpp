@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "planner/judge.hpp"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "lang/print.hpp"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr std::uint64_t bit(Var v) { return std::uint64_t{1} << static_cast<unsigned>(v); }
+
+/// Nine decimals are more than the time model knows, and keep exact arithmetic short.
+Rational rounded(double v) {
+  return Rational::fraction(static_cast<Int128>(std::llround(v * 1e9)), 1'000'000'000);
+}
+
+Rational seconds(std::int64_t nanoseconds) {
+  return Rational::fraction(nanoseconds, 1'000'000'000);
+}
+
+/// Does the variable grow with the step time (1), fall with it (-1), or not depend on it (0)?
+std::optional<int> with_time(Var v) {
+  switch (v) {
+    case Var::step_time:
+    case Var::days:
+    case Var::cost:
+      return 1;
+    case Var::tokens_per_second:
+    case Var::mfu:
+      return -1;
+    case Var::peak:
+    case Var::headroom:
+    case Var::hbm:
+    case Var::bubble:
+    case Var::params_on_gpu:
+      return std::nullopt;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+std::uint64_t derived_variables() {
+  return bit(Var::peak) | bit(Var::hbm) | bit(Var::headroom) | bit(Var::step_time) |
+         bit(Var::tokens_per_second) | bit(Var::mfu) | bit(Var::bubble) | bit(Var::days) |
+         bit(Var::cost) | bit(Var::params_on_gpu) | bit(Var::sequences);
+}
+
+Judge::Judge(const Problem& problem, Diagnostics& diags) : problem_(problem) {
+  const Job& job = *problem.job;
+  const auto lower = [&](const std::vector<Condition>& conditions, std::vector<Rule>& out) {
+    for (const Condition& c : conditions)
+      if (auto lowered = lower_condition(*problem.module, job, *c.expr, diags))
+        out.push_back({&c, std::move(*lowered), 0});
+  };
+  lower(job.require, require_);
+  lower(job.prefer, prefer_);
+  minimize_ = job.objective.expr != nullptr ? job.objective.minimize : !job.serve;
+  objective_source_ = job.objective.expr;
+  objective_text_ = objective_source_ != nullptr ? print(*objective_source_)
+                    : job.serve                  ? "sequences"
+                                                 : "step_time";
+  if (objective_source_ != nullptr) {
+    objective_ = lower_number(*problem.module, job, *objective_source_, diags);
+    if (objective_ && objective_->expr) {
+      const ExprPool& pool = problem.module->pool();
+      bounded_ = pool.node(*objective_->expr) == ExprPool::Node::variable &&
+                 with_time(pool.var(*objective_->expr)).has_value();
+    }
+  } else {
+    bounded_ = !job.serve;
+  }
+}
+
+bool Judge::admits(const Env& env, std::uint64_t known, std::uint64_t before) {
+  const ExprPool& pool = problem_.module->pool();
+  for (Rule& rule : require_) {
+    const std::uint64_t reads = rule.lowered.variables;
+    if (!rule.lowered.expr || (reads & ~known) != 0) continue;
+    if (before != 0 && (reads & ~before) == 0) continue;  // decided already
+    bool ok = false;
+    try {
+      ok = !pool.eval(*rule.lowered.expr, env).is_zero();
+    } catch (const ArithmeticError&) {
+      // It has no value here, so it is not met.
+    }
+    if (!ok) {
+      ++rule.turned_away;
+      return false;
+    }
+  }
+  return true;
+}
+
+void Judge::set_derived(const Priced& p, Env& env) const {
+  env[Var::peak] = Rational::fraction(p.peak_bytes, 1);
+  env[Var::hbm] = Rational::fraction(p.hbm_bytes, 1);
+  env[Var::headroom] =
+      p.hbm_bytes > 0 ? Rational::fraction(p.hbm_bytes - p.peak_bytes, p.hbm_bytes) : Rational(0);
+  env[Var::sequences] = p.layout.sequences;
+  if (p.time.nanoseconds <= 0) return;
+  env[Var::step_time] = seconds(p.time.nanoseconds);
+  env[Var::bubble] = rounded(p.time.bubble_share);
+  env[Var::mfu] = rounded(p.time.mfu);
+  env[Var::tokens_per_second] = env[Var::batch] * env[Var::seq] / env[Var::step_time];
+  if (problem_.job->tokens.is_zero()) return;
+  const Rational run =
+      problem_.job->tokens / (env[Var::batch] * env[Var::seq]) * env[Var::step_time];
+  env[Var::days] = run / Rational(86'400);
+  Rational price = 0;
+  for (const Pool& pool : problem_.cluster->pools) {
+    const Rational gpus = problem_.cluster->pools.size() == 1
+                              ? env[Var::gpus]
+                              : Rational(pool.nodes.front()) * Rational(pool.gpus_per_node);
+    price += pool.gpu.price * gpus;
+  }
+  env[Var::cost] = price * run;
+}
+
+LayoutValues Judge::values(const Priced& p, const Env& env) const {
+  LayoutValues out;
+  out.env = env;
+  out.stage_layers = p.layout.stage_layers;
+  out.recompute_layers = p.layout.recompute_layers;
+  for (const std::uint32_t pool : p.layout.stage_pool)
+    out.stage_pool.push_back(problem_.cluster->pools[pool].name);
+  out.bytes = [this, &p](std::string_view what) -> std::optional<Int128> {
+    const Bill full = bill(problem_, p.layout);
+    const StageBill& stage = full.stages[static_cast<std::size_t>(full.peak_stage)];
+    for (std::size_t c = 0; c < kCategoryCount; ++c)
+      if (name(static_cast<Category>(c)) == what) return stage.categories[c];
+    std::optional<Int128> sum;
+    for (const Item& item : problem_.inventory.items)
+      if (item.name == what) sum = 0;
+    for (const BillLine& line : stage.lines)
+      if (line.name == what) sum = sum.value_or(0) + line.bytes;
+    return sum;
+  };
+  return out;
+}
+
+std::optional<bool> Judge::holds(const Rule& rule, const Priced& p, const Env& env) const {
+  if (!rule.lowered.expr)
+    return eval_condition(*problem_.module, *problem_.job, *rule.source->expr, values(p, env));
+  try {
+    return !problem_.module->pool().eval(*rule.lowered.expr, env).is_zero();
+  } catch (const ArithmeticError&) {
+    return std::nullopt;
+  }
+}
+
+bool Judge::meets(const Priced& p, const Env& env) {
+  for (Rule& rule : require_) {
+    if (rule.lowered.expr && (rule.lowered.variables & derived_variables()) == 0) continue;
+    if (!holds(rule, p, env).value_or(false)) {
+      ++rule.turned_away;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Judge::score(Priced& p, const Env& env) const {
+  std::optional<Rational> value;
+  if (objective_source_ == nullptr)
+    value = problem_.job->serve ? Rational(p.layout.sequences) : env[Var::step_time];
+  else if (objective_ && objective_->expr) {
+    try {
+      value = problem_.module->pool().eval(*objective_->expr, env);
+    } catch (const ArithmeticError&) {
+    }
+  } else {
+    value = eval_number(*problem_.module, *problem_.job, *objective_source_, values(p, env));
+  }
+  if (!value) return false;
+  Rational percent = 0;
+  p.unmet.clear();
+  for (const Rule& rule : prefer_)
+    if (!holds(rule, p, env).value_or(false)) {
+      percent += rule.source->weight;
+      p.unmet.push_back(rule.source);
+    }
+  p.score = (minimize_ ? *value : -*value) + value->abs() * percent / Rational(100);
+  if (!problem_.job->tokens.is_zero() && !problem_.job->serve) {
+    p.days = env[Var::days];
+    if (env[Var::cost].sign() > 0) p.cost = env[Var::cost];
+  }
+  return true;
+}
+
+double Judge::bound(Env& env, std::int64_t nanoseconds) const {
+  if (!bounded_) return -std::numeric_limits<double>::infinity();
+  if (objective_source_ == nullptr) return static_cast<double>(nanoseconds) * 1e-9 * (1 - 1e-12);
+  const Var v = problem_.module->pool().var(*objective_->expr);
+  if (with_time(v) != 0) {
+    Priced at_best;
+    at_best.time.nanoseconds = std::max<std::int64_t>(nanoseconds, 1);
+    set_derived(at_best, env);
+    // mfu is not among what follows from the time here; it is bounded by what tokens are.
+    if (v == Var::mfu) return -std::numeric_limits<double>::infinity();
+  }
+  const double value = env[v].to_double();
+  const double slack = 1e-9 * std::abs(value);
+  return (minimize_ ? value : -value) - slack;
+}
+
+std::string Judge::strictest() const {
+  const Rule* worst = nullptr;
+  for (const Rule& rule : require_)
+    if (rule.turned_away > 0 && (worst == nullptr || rule.turned_away > worst->turned_away))
+      worst = &rule;
+  return worst == nullptr ? "" : worst->source->name;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lang/conditions.hpp"
+#include "planner/enumerate.hpp"
+
+namespace plimsoll {
+
+/// A job's requirements, preferences and objective, ready for a search.
+class Judge {
+ public:
+  /// Errors of conditions go to \a diags.
+  Judge(const Problem&, Diagnostics& diags);
+
+  /// Requirements that read no more than the variables of \a known and had not been decided with
+  /// those of \a before: do they hold? Counts what each turned away.
+  bool admits(const Env& env, std::uint64_t known, std::uint64_t before);
+  /// What is derived of a priced layout: peak, headroom, step_time, mfu, days ….
+  void set_derived(const Priced&, Env& env) const;
+  /// The requirements that read derived numbers, lists or bytes("…").
+  bool meets(const Priced&, const Env& env);
+  /// Sets score, unmet, days and cost. False where the objective has no value.
+  bool score(Priced&, const Env& env) const;
+
+  /// A score that no layout of these variables with at least \a nanoseconds a step can undercut;
+  /// -infinity where the objective does not follow from the step time alone.
+  double bound(Env& env, std::int64_t nanoseconds) const;
+
+  bool needs_peak() const { return needs_peak_; }
+  bool minimize() const { return minimize_; }
+  const std::string& objective() const { return objective_text_; }
+  /// The requirement that turned away the most candidates; "" where none did.
+  std::string strictest() const;
+
+ private:
+  struct Rule {
+    const Condition* source = nullptr;
+    Lowered lowered;
+    std::int64_t turned_away = 0;
+  };
+  std::optional<bool> holds(const Rule&, const Priced&, const Env&) const;
+  LayoutValues values(const Priced&, const Env&) const;
+
+  const Problem& problem_;
+  std::vector<Rule> require_, prefer_;
+  std::optional<Lowered> objective_;
+  const ast::Expr* objective_source_ = nullptr;
+  std::string objective_text_;
+  bool minimize_ = true, needs_peak_ = false, bounded_ = false;
+};
+
+/// Variables that are known only once a layout is priced.
+std::uint64_t derived_variables();
+
+}  // namespace plimsoll

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "planner/links.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/time_constants.hpp"
+
+namespace plimsoll {
+namespace tc = time_constants;
+
+namespace {
+double number(const Gpu& gpu, const char* name, double otherwise) {
+  const auto it = gpu.numbers.find(name);
+  return it != gpu.numbers.end() ? it->second.value.to_double() : otherwise;
+}
+}  // namespace
+
+Links::Links(const Cluster& cluster, const Gpu& gpu)
+    : domain_(std::max<std::int64_t>(cluster.nvlink_domain, 1)) {
+  const double nvlink = gpu.nvlink.to_double();
+  link_ = nvlink > 0 ? nvlink : tc::kPcie / tc::kNvlink;
+  efficiency_ = number(gpu, "nvlink_efficiency", tc::kNvlink);
+  const double nic = gpu.nic.to_double();
+  nic_ = (nic > 0 ? nic : tc::kDefaultNic) * number(gpu, "nic_efficiency", tc::kNic);
+}
+
+std::int64_t Links::local(std::int64_t n, std::int64_t stride) const {
+  return std::clamp<std::int64_t>(domain_ / std::max<std::int64_t>(stride, 1), 1, n);
+}
+
+double Links::bandwidth(std::int64_t n, std::int64_t stride) const {
+  const std::int64_t inside = local(n, stride);
+  const double fast = efficiency_ * link_;
+  return inside == n ? fast : std::min(fast, static_cast<double>(inside) * nic_);
+}
+
+double Links::latency(std::int64_t n) const {
+  return n <= 1 ? 0 : tc::kAlpha + tc::kBeta * static_cast<double>(n - 1);
+}
+
+double Links::ring(double bytes, std::int64_t n, std::int64_t stride) const {
+  if (n <= 1) return 0;
+  const auto ranks = static_cast<double>(n);
+  return bytes * (ranks - 1) / ranks / bandwidth(n, stride) + latency(n);
+}
+
+double Links::all_to_all(double bytes, std::int64_t n, std::int64_t stride, double top_k) const {
+  if (n <= 1) return 0;
+  const auto ranks = static_cast<double>(n);
+  const double inside = bytes * (ranks - 1) / ranks / (tc::kAllToAll * link_);
+  const std::int64_t in_domain = local(n, stride);
+  if (in_domain == n) return tc::kExpertExposed * inside + latency(n);
+  // A token crosses once to each domain that has one of its experts.
+  const double domains = ranks / static_cast<double>(in_domain);
+  const double k = std::max(top_k, 1.0);
+  const double reached = domains * (1 - std::pow(1 - 1 / domains, k));
+  const double across = bytes / k * reached * (domains - 1) / domains / nic_;
+  return tc::kExpertExposedIb * std::max(inside, across) + latency(n);
+}
+
+double Links::send(double bytes, std::int64_t distance) const {
+  return bytes / (distance < domain_ ? efficiency_ * link_ : nic_) + tc::kAlpha;
+}
+
+}  // namespace plimsoll

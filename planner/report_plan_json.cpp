@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "planner/report_bill.hpp"
+#include "planner/report_plan.hpp"
+
+namespace plimsoll::report {
+namespace {
+
+/// Fields stand in the order in which LANGUAGE.md §6 lists them.
+using Json = nlohmann::ordered_json;
+
+Json integer(Int128 value) {
+  if (value >= std::numeric_limits<std::int64_t>::min() &&
+      value <= std::numeric_limits<std::int64_t>::max())
+    return static_cast<std::int64_t>(value);
+  return static_cast<double>(value);
+}
+
+Json choice(const Problem& problem, const Priced& p) {
+  Json out;
+  out["layout"] = Json::parse(layout_json(p.layout, problem.inventory.recompute_modes));
+  out["peak_bytes"] = integer(p.peak_bytes);
+  out["headroom"] = p.headroom();
+  if (problem.job->serve) {
+    out["sequences"] = p.layout.sequences;
+    return out;
+  }
+  const Layout& l = p.layout;
+  const auto gpus = static_cast<double>(l.tp * l.pp * l.cp * l.dp);
+  out["step_seconds"] = static_cast<double>(p.time.nanoseconds) / 1e9;
+  out["tokens_per_second"] = p.time.tokens_per_second;
+  out["tokens_per_second_per_gpu"] = p.time.tokens_per_second / gpus;
+  out["tflops_per_gpu"] = p.time.tflops_per_gpu;
+  out["mfu"] = p.time.mfu;
+  out["bubble"] = p.time.bubble_share;
+  if (p.days) out["days"] = p.days->to_double();
+  if (p.cost) out["cost"] = p.cost->to_double();
+  // What the job left open besides the layout.
+  const auto open = [&](const char* name, std::int64_t value) {
+    const auto it = problem.job->layout.find(name);
+    if (it != problem.job->layout.end() && it->second.values.size() > 1) out[name] = value;
+  };
+  open("seq", l.seq);
+  open("batch", l.batch);
+  if (problem.cluster->nodes_are_free()) out["nodes"] = l.nodes;
+  return out;
+}
+
+}  // namespace
+
+std::string plan_json(const Problem& problem, const PlanResult& result) {
+  Json out;
+  out["schema"] = "plimsoll.plan/1";
+  out["status"] = std::string(name(result.status));
+  out["best"] = result.best ? choice(problem, *result.best) : Json();
+  out["alternatives"] = Json::array();
+  for (const Priced& p : result.alternatives) out["alternatives"].push_back(choice(problem, p));
+  Json search;
+  search["space"] = result.space;
+  search["feasible"] = result.feasible_count;
+  search["evaluated"] = result.evaluated;
+  search["solver_queries"] = 0;
+  out["search"] = std::move(search);
+  out["core"] = Json::array();
+  out["relaxations"] = Json::array();
+  for (const Relaxation& r : result.relaxations) {
+    Json one;
+    one["change"] = r.change;
+    one["value"] = r.value;
+    one["plan_text"] = r.plan_text;
+    out["relaxations"].push_back(std::move(one));
+  }
+  return out.dump(2) + '\n';
+}
+
+}  // namespace plimsoll::report

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "planner/time_ops.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace plimsoll {
+namespace tc = time_constants;
+
+namespace {
+
+double number(const Gpu& gpu, const char* name, double otherwise) {
+  const auto it = gpu.numbers.find(name);
+  return it != gpu.numbers.end() ? it->second.value.to_double() : otherwise;
+}
+
+tc::Architecture architecture_of(const Gpu& gpu) {
+  tc::Architecture a = tc::kConsumer;
+  if (gpu.sm == 80) a = tc::kAmpere;
+  if (gpu.sm == 90) a = tc::kHopper;
+  if (gpu.sm == 100 || gpu.sm == 103) a = tc::kBlackwell;
+  if (gpu.sm == 0) a = tc::kMi300;
+  if (gpu.sm == 103) {
+    a.gemm *= tc::kBlackwellUltra;
+    a.gemm_fp8 *= tc::kBlackwellUltra;
+    a.attention *= tc::kBlackwellUltra;
+  }
+  return a;
+}
+
+double peak(const Gpu& gpu, std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const auto it = gpu.peak.find(name); it != gpu.peak.end() && it->second.sign() > 0)
+      return it->second.to_double();
+  return 0;
+}
+
+}  // namespace
+
+Rates Rates::of(const Gpu& gpu, const std::string& precision) {
+  Rates r;
+  r.architecture = architecture_of(gpu);
+  r.architecture.gemm = number(gpu, "gemm_efficiency", r.architecture.gemm);
+  r.architecture.attention = number(gpu, "attention_efficiency", r.architecture.attention);
+  const bool full = precision == "fp32";
+  r.element = full ? 4 : 2;
+  r.flops = full ? peak(gpu, {"tf32", "fp32", "bf16", "fp16"})
+                 : peak(gpu, {precision == "fp16" ? "fp16" : "bf16", "bf16", "fp16", "fp32"});
+  if (r.flops <= 0) r.flops = 1e12;
+  r.flops_fp8 = precision == "fp8" ? peak(gpu, {"fp8"}) : 0;
+  r.bandwidth = gpu.bandwidth.to_double() * number(gpu, "bandwidth_efficiency", tc::kBandwidth);
+  if (r.bandwidth <= 0) r.bandwidth = 1e12;
+  return r;
+}
+
+double gemm_time(const Rates& rates, double m, double n, double k, double copies, bool fp8,
+                 double output_bytes) {
+  if (!(m > 0 && n > 0 && k > 0 && copies > 0)) return 0;
+  fp8 = fp8 && rates.flops_fp8 > 0;
+  double fill = 0;
+  for (const tc::Tile& tile : tc::kTiles) {
+    const double rows = std::ceil(m / tile.m), cols = std::ceil(n / tile.n);
+    const double useful = m * n / (rows * tile.m * cols * tile.n);
+    const double waves = rows * cols * copies / rates.architecture.units;
+    fill = std::max(fill, tile.efficiency * useful * waves / std::ceil(waves));
+  }
+  double efficiency = (fp8 ? rates.architecture.gemm_fp8 : rates.architecture.gemm) * k /
+                      (k + tc::kInnerHalf) * std::pow(fill, tc::kWaveExponent);
+  if (copies > 1) efficiency *= tc::kGrouped;
+  const double arithmetic =
+      2 * m * n * k * copies / ((fp8 ? rates.flops_fp8 : rates.flops) * efficiency);
+  const double width = fp8 ? 1 : rates.element;
+  const double bytes = copies * (width * (m * k + k * n) + output_bytes * m * n);
+  return std::max(arithmetic, bytes / rates.bandwidth) + tc::kLaunch;
+}
+
+double SegmentTime::total(RecomputeMode mode) const {
+  const double again = mode < recompute.size() ? recompute[mode] : 0;
+  // Full recomputation launches the forward's kernels a second time.
+  const double launches = mode == 1 ? 2 * floor : floor;
+  return std::max(forward, floor) + std::max(backward + again, launches);
+}
+
+SegmentTimer::SegmentTimer(const Problem& problem) {
+  const Program& program = *problem.program;
+  const Facts& facts = problem.inventory.facts;
+  const ops::Shapes shapes(program, problem.module->pool(), facts.imbalance, facts.vocab_multiple);
+  fuses_ = problem.framework != nullptr &&
+           std::any_of(problem.framework->entries.begin(), problem.framework->entries.end(),
+                       [](const ast::Entry* e) { return e->kind == ast::EntryKind::fuse; });
+  modes_ = std::max<std::size_t>(problem.inventory.recompute_modes.size(), 2);
+  unfused_ = facts.variant.attention == "unfused";
+  if (!problem.job->target.is_zero()) target_ = problem.job->target.to_int64();
+  for (std::uint32_t k = 0; k < program.class_count; ++k)
+    segments_.push_back(compile(program.class_first_segment[k], problem, shapes, k));
+  std::vector<std::int64_t> count(program.class_count, 0);
+  for (const Segment& s : program.segments)
+    if (s.is_layer) ++count[s.layer_class];
+  for (std::uint32_t k = 0; k < program.class_count; ++k) segments_[k].times = count[k];
+  for (const std::uint32_t root : problem.inventory.root_segments)
+    segments_.push_back(compile(root, problem, shapes, problem.inventory.trace_of(root)));
+  tape_.emplace(problem.module->pool(), roots_);
+  values_.resize(roots_.size());
+}
+
+SegmentTimer::Slot SegmentTimer::slot(Expr e) {
+  const auto it = std::find(roots_.begin(), roots_.end(), e);
+  if (it != roots_.end()) return static_cast<Slot>(it - roots_.begin());
+  roots_.push_back(e);
+  return static_cast<Slot>(roots_.size() - 1);
+}
+
+SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Problem& problem,
+                                                 const ops::Shapes& shapes, std::uint32_t trace) {
+  const Program& program = *problem.program;
+  const Segment& s = program.segments[segment];
+  const std::vector<bool>& trained = problem.inventory.facts.trained;
+  TimedSegment out;
+  out.is_layer = s.is_layer;
+  std::map<ValueId, std::pair<std::size_t, Expr>> readers;  ///< op and width of fused products
+  for (OpId id = s.first_op; id < s.first_op + s.op_count; ++id) {
+    const Op& op = program.ops[id];
+    TimedOp t;
+    t.kind = op.kind;
+    t.top_k = static_cast<double>(std::max<std::int64_t>(op.top_k, 1));
+    if (op.kind == OpKind::combine && op.experts != kNone)
+      t.top_k = static_cast<double>(std::max<std::int64_t>(program.ops[op.experts].top_k, 1));
+    out.has_experts = out.has_experts || op.kind == OpKind::experts;
+    ops::Variant variant = problem.inventory.facts.variant;
+    for (const WeightId w : op.weights) {
+      const Weight& weight = program.weights[w];
+      const bool learns = w >= trained.size() || trained[w];
+      if (w == op.weights.front()) {
+        t.trained = learns;
+        t.fp8 = weight.role == Role::linear || weight.role == Role::expert;
+      }
+      if (weight.tied_to == kNone && learns)
+        (weight.experts == kNone ? out.dense : out.expert)
+            .push_back(slot(shapes.weight_elements(w)));
+    }
+    variant.trained_weights = t.trained;
+    const ops::Rule rule = ops::rule(shapes, op, variant);
+    const bool joins = fuses_ && op.kind == OpKind::linear && op.split == Split::column;
+    const auto first = joins ? readers.find(op.inputs.front()) : readers.end();
+    if (first != readers.end()) {
+      // One product, as wide as all that read the value.
+      auto& [index, width] = first->second;
+      width = shapes.pool().add(width, rule.products.front().n);
+      out.ops[index].products.front().n = slot(width);
+    } else {
+      for (const ops::Product& p : rule.products)
+        t.products.push_back({slot(p.m), slot(p.n), slot(p.k), slot(p.count)});
+      if (joins) readers[op.inputs.front()] = {out.ops.size(), rule.products.front().n};
+    }
+    t.attention = slot(rule.attention_flops);
+    t.bytes_forward = slot(rule.bytes_forward);
+    t.bytes_backward = slot(rule.bytes_backward);
+    out.flops.push_back(slot(rule.flops_forward));
+    out.flops.push_back(slot(rule.flops_backward));
+    for (const ops::Collective& c : rule.forward_collectives)
+      t.forward.push_back({c.kind, c.group, slot(c.bytes)});
+    for (const ops::Collective& c : rule.backward_collectives) {
+      // Sequence parallelism gathers a column-split op's input a second time for the weight
+      // gradient; that gather runs beside the product of the input gradient.
+      const bool again = op.split == Split::column && c.group == ops::Group::tp &&
+                         c.kind == ops::CollectiveKind::all_gather;
+      t.backward.push_back({c.kind, c.group, slot(c.bytes), again});
+    }
+    t.again.assign(modes_, false);
+    out.ops.push_back(std::move(t));
+  }
+  for (std::size_t mode = 0; mode < modes_ && mode < problem.inventory.traces.size(); ++mode) {
+    if (trace >= problem.inventory.traces[mode].size()) continue;
+    for (const TraceEvent& e : problem.inventory.traces[mode][trace].backward)
+      if (e.kind == TraceEvent::run && e.recomputing && e.index >= s.first_op &&
+          e.index < s.first_op + s.op_count)
+        out.ops[e.index - s.first_op].again[mode] = true;
+  }
+  if (s.is_layer)
+    for (TimedOp& t : out.ops) t.again[1] = true;
+  return out;
+}
+
+Env SegmentTimer::environment(const TimeKey& key) const {
+  Env env;
+  const auto set = [&](Var v, std::int64_t value) { env[v] = value; };
+  set(Var::tp, key.tp);
+  set(Var::cp, key.cp);
+  set(Var::ep, key.ep);
+  set(Var::etp, key.etp);
+  set(Var::mbs, key.mbs);
+  set(Var::seq, key.seq);
+  set(Var::sp, key.sp ? 1 : 0);
+  for (const Var v : {Var::pp, Var::vpp, Var::dp, Var::shard, Var::microbatches, Var::expert_dp,
+                      Var::expert_shard, Var::gpus, Var::nodes, Var::gpus_per_node})
+    set(v, 1);
+  set(Var::target, target_ > 0 ? target_ : key.seq);
+  return env;
+}
+
+void SegmentTimer::run(const TimeKey& key) {
+  tape_->run(environment(key));
+  for (std::size_t i = 0; i < roots_.size(); ++i) values_[i] = tape_->value(i).to_double();
+}
+
+double SegmentTimer::traffic(const Traffic& c, const TimedOp& op, const TimeKey& key,
+                             const Links& links, double hide) const {
+  std::int64_t n = key.tp, stride = 1;
+  if (c.group == ops::Group::cp) n = key.cp, stride = key.tp;
+  if (c.group == ops::Group::ep) n = key.ep, stride = key.etp;
+  if (c.group == ops::Group::etp) n = key.etp;
+  const double bytes = values_[c.bytes];
+  if (n <= 1 || !(bytes > 0)) return 0;
+  switch (c.kind) {
+    case ops::CollectiveKind::all_gather:
+    case ops::CollectiveKind::reduce_scatter:
+      return links.ring(bytes, n, stride) * (c.hidden_partly ? tc::kRegather : 1);
+    case ops::CollectiveKind::all_reduce:
+      return 2 * links.ring(bytes, n, stride);
+    case ops::CollectiveKind::all_to_all:
+      return links.all_to_all(bytes, n, stride, op.top_k);
+    case ops::CollectiveKind::ring:
+      return std::max(0.0, links.ring(bytes, n, stride) - hide);
+  }
+  return 0;
+}
+
+SegmentTimer::Cost SegmentTimer::cost(const TimedOp& op, const TimeKey& key, const Rates& rates,
+                                      const Links& links) const {
+  Cost out;
+  const bool fp8 = op.fp8 && rates.flops_fp8 > 0;
+  for (const Product& p : op.products) {
+    const double m = values_[p.m], n = values_[p.n], k = values_[p.k], copies = values_[p.count];
+    out.forward += gemm_time(rates, m, n, k, copies, fp8, rates.element);
+    out.backward += gemm_time(rates, m, k, n, copies, fp8, rates.element);
+    if (op.trained) out.backward += gemm_time(rates, k, n, m, copies, fp8, tc::kWeightGradBytes);
+    if (fp8) {
+      out.forward += tc::kQuantizeBytes * m * k * copies / rates.bandwidth;
+      out.backward += tc::kQuantizeBytes * m * n * copies / rates.bandwidth;
+    }
+  }
+  double attention_backward = 0;
+  if (const double flops = values_[op.attention]; flops > 0) {
+    const double rate = unfused_ ? rates.flops * rates.architecture.gemm * tc::kUnfusedProduct
+                                 : rates.flops * rates.architecture.attention;
+    out.attention_forward = flops / rate;
+    attention_backward =
+        unfused_ ? 2 * out.attention_forward
+                 : tc::kAttentionBackwardFlops * out.attention_forward / tc::kAttentionBackward;
+  }
+  out.forward += out.attention_forward + values_[op.bytes_forward] / rates.bandwidth;
+  out.backward += attention_backward + values_[op.bytes_backward] / rates.bandwidth;
+  const auto exchange = [&](const std::vector<Traffic>& all, double attention) {
+    double sum = 0;
+    for (const Traffic& c : all) {
+      const double t = traffic(c, op, key, links, tc::kRingHidden * attention);
+      sum += t;
+      (c.group == ops::Group::cp ? out.cp : c.group == ops::Group::ep ? out.ep : out.tp) += t;
+    }
+    return sum;
+  };
+  out.forward_traffic = exchange(op.forward, out.attention_forward);
+  out.forward += out.forward_traffic;
+  out.backward += exchange(op.backward, attention_backward);
+  return out;
+}
+
+std::vector<SegmentTime> SegmentTimer::times(const TimeKey& key, const Rates& rates,
+                                             const Links& links) {
+  run(key);
+  std::vector<SegmentTime> out;
+  out.reserve(segments_.size());
+  for (const TimedSegment& s : segments_) {
+    SegmentTime t;
+    t.recompute.assign(modes_, 0);
+    for (const TimedOp& op : s.ops) {
+      const Cost c = cost(op, key, rates, links);
+      t.forward += c.forward;
+      t.backward += c.backward;
+      t.tp += c.tp;
+      t.cp += c.cp;
+      t.ep += c.ep;
+      for (std::size_t mode = 1; mode < modes_; ++mode)
+        if (op.again[mode]) t.recompute[mode] += c.forward;
+    }
+    if (s.is_layer) t.floor = tc::kHostLayer + (s.has_experts ? tc::kHostExperts : 0);
+    for (const std::uint32_t i : s.dense) t.dense += values_[i];
+    for (const std::uint32_t i : s.expert) t.expert += values_[i];
+    out.push_back(std::move(t));
+  }
+  return out;
+}
+
+double SegmentTimer::model_flops(std::int64_t seq) {
+  TimeKey key;
+  key.seq = seq;
+  run(key);
+  double sum = 0;
+  for (const TimedSegment& s : segments_) {
+    double one = 0;
+    for (const std::uint32_t i : s.flops) one += values_[i];
+    sum += one * static_cast<double>(s.times);
+  }
+  return sum;
+}
+
+}  // namespace plimsoll
