@@ -130,9 +130,10 @@ std::string counts(const PlanResult& r) {
       grouped(r.space), grouped(r.evaluated), grouped(r.feasible_count));
 }
 
-std::string how_sure(const PlanResult& r) {
+std::string how_sure(const PlanResult& r, bool serve) {
   switch (r.status) {
     case PlanResult::optimal:
+      if (serve) return "Nothing else in that space is better.";
       return "Nothing else in that space is better, by the time model: every layout that was not "
              "looked at has a lower bound past the last one listed.";
     case PlanResult::feasible:
@@ -247,15 +248,15 @@ std::string runners_up(const Problem& problem, const PlanResult& r, const Style&
 
 std::string relaxations(const PlanResult& r, const Style& style) {
   if (r.relaxations.empty()) return "";
-  std::string out = "\n  Changes that would do, each planned again:\n";
+  Table table({{Table::Align::left, 40}, {Table::Align::left, style.width - 46}});
   for (const Relaxation& x : r.relaxations) {
     const std::string gives =
         x.best.time.nanoseconds > 0
-            ? fmt::format("{} a step, {}", duration(seconds(x.best)), x.layout)
-            : fmt::format("{} sequences, {}", x.best.layout.sequences, x.layout);
-    out += paragraph(style, fmt::format("    {}: {}", x.change, gives), 6);
+            ? fmt::format("{} a step: {}", duration(seconds(x.best)), x.layout)
+            : fmt::format("{} sequences: {}", grouped(x.best.layout.sequences), x.layout);
+    table.add({x.change, gives});
   }
-  return out;
+  return "\n  changes that would do, each planned again\n" + table.str(style, 2);
 }
 
 std::string nothing_text(const Problem& problem, const PlanResult& r, const Style& style) {
@@ -303,7 +304,7 @@ std::string nothing_text(const Problem& problem, const PlanResult& r, const Styl
                      2);
   out += relaxations(r, style);
   if (no && r.space > 0 && r.relaxations.empty())
-    out += paragraph(style, "\n  No single change that was tried makes it fit.", 2);
+    out += paragraph(style, "No single change that was tried makes it fit.", 2);
   return out;
 }
 
@@ -322,7 +323,7 @@ std::string layout_line(const Problem& problem, const Layout& l, const std::stri
     return std::any_of(defaults.begin(), defaults.end(),
                        [&](const auto& d) { return d.first == v; });
   };
-  number("tp", l.tp, 1);
+  number("tp", l.tp, problem.job->serve ? 0 : 1);
   number("pp", l.pp, 1);
   number("vpp", l.vpp, 1);
   number("cp", l.cp, 1);
@@ -360,7 +361,7 @@ std::string plan_text(const Problem& problem, const PlanResult& r, const Style& 
   std::string out = best_text(problem, r, head, style);
   out += runners_up(problem, r, style) + "\n";
   out += paragraph(style, counts(r), 2);
-  out += paragraph(style, how_sure(r), 2);
+  out += paragraph(style, how_sure(r, problem.job->serve), 2);
   return finish(style, out);
 }
 

@@ -125,7 +125,7 @@ void try_layout(Tries& tries, const Job& job) {
   for (const Condition& c : job.require) tries.without_requirement(c);
 }
 
-void try_job(Tries& tries, const Job& job) {
+void try_job(Tries& tries, const Job& job, const Cluster& cluster) {
   if (job.serve) {
     for (const char* weights : {"fp8", "int4"})
       if (job.weights != weights &&
@@ -136,12 +136,13 @@ void try_job(Tries& tries, const Job& job) {
   }
   if (job.optimizer == "adamw")
     tries.job_field("optimizer", "adamw8bit", "use the 8-bit optimizer");
-  if (!job.layout.contains("offload"))
-    for (const char* share : {"0.25", "0.5", "0.75", "1"})
-      if (tries.job_field("offload", share,
-                          fmt::format("hold {} of the optimizer states in host memory", share)))
+  // Host memory that nobody has spoken of may not be there.
+  if (!job.layout.contains("offload") && cluster.host_memory > 0)
+    for (const int percent : {25, 50, 75, 100})
+      if (tries.job_field("offload", Rational::fraction(percent, 100).str(),
+                          fmt::format("hold {} % of the optimizer states in host memory", percent)))
         break;
-  if (job.adapt.kind == "none")
+  if (job.adapt.kind.empty() || job.adapt.kind == "none")
     tries.job_field("adapt", "lora(rank = 16, on = {q, k, v, o})",
                     "train an adapter beside frozen weights");
 }
@@ -202,7 +203,7 @@ std::vector<Relaxation> suggest(const Problem& problem, const CompileOptions& op
   Tries tries(problem, options);
   if (!tries.usable()) return {};
   try_layout(tries, *problem.job);
-  try_job(tries, *problem.job);
+  try_job(tries, *problem.job, *problem.cluster);
   try_length(tries, *problem.job);
   try_cluster(tries, *problem.cluster);
   return tries.take();

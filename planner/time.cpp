@@ -30,7 +30,8 @@ struct Pipeline {
 /// The times of a stage's segments, added up.
 struct StageTime {
   double forward = 0, total = 0, plain = 0;  ///< plain: nothing recomputed
-  double tp = 0, cp = 0, ep = 0, dense = 0, expert = 0;
+  double tp = 0, cp = 0, ep = 0;
+  Parameters parameters;
 
   void add(const SegmentTime& t, RecomputeMode mode, double count) {
     if (count == 0) return;
@@ -40,8 +41,7 @@ struct StageTime {
     tp += count * t.tp;
     cp += count * t.cp;
     ep += count * t.ep;
-    dense += count * t.dense;
-    expert += count * t.expert;
+    parameters.add(t.parameters, count);
   }
 };
 
@@ -73,8 +73,8 @@ struct Clock::Impl {
   std::vector<Links> links;
   struct Timed {
     std::vector<std::vector<SegmentTime>> pools;  ///< by pool, by segment
-    std::vector<double> whole;     ///< by mode: one micro-batch through the whole model, least
-    double dense = 0, expert = 0;  ///< parameters on a rank over all stages
+    std::vector<double> whole;  ///< by mode: one micro-batch through the whole model, least
+    Parameters parameters;      ///< on a rank, over all stages
   };
   std::unordered_map<TimeKey, Timed, KeyHash> timed;
   const TimeKey* last_key = nullptr;
@@ -135,8 +135,7 @@ struct Clock::Impl {
     for (std::size_t k = 0; k < first.size(); ++k) {
       const bool layer = k < class_layers.size();
       const double count = layer ? as_double(class_layers[k]) : 1;
-      out.dense += count * first[k].dense;
-      out.expert += count * first[k].expert;
+      out.parameters.add(first[k].parameters, count);
       for (std::size_t mode = 0; mode < modes; ++mode) {
         double least = std::numeric_limits<double>::infinity();
         for (const auto& pool : out.pools)
@@ -174,10 +173,10 @@ struct Clock::Impl {
     return g;
   }
 
-  /// Exposed seconds of gradient and parameter traffic after the last backward, for \a dense and
-  /// \a expert parameters a rank. \a bound: the least it can be, linear in both, no latencies (the
-  /// worst stage then costs at least what the mean of the stages does).
-  double exchange(const Layout& l, const Links& link, double dense, double expert, double forward,
+  /// Exposed seconds of gradient and parameter traffic after the last backward. \a bound: the least
+  /// it can be, linear in the parameters, no latencies (the worst stage then costs at least what
+  /// the mean of the stages does).
+  double exchange(const Layout& l, const Links& link, const Parameters& held, double forward,
                   double backward, bool bound) const {
     const Groups g = groups(l);
     double scatter = 0, gather = 0;
@@ -200,8 +199,8 @@ struct Clock::Impl {
         scatter += 2 * ring(grads / as_double(s), n / s, stride * s);
       gather += ring(weights, s, stride);
     };
-    part(dense, g.dense, g.dense_stride, g.dense_shard);
-    part(expert, g.expert, g.expert_stride, g.expert_shard);
+    part(held.dense, g.dense, g.dense_stride, g.dense_shard);
+    part(held.expert, g.expert, g.expert_stride, g.expert_shard);
     if (l.zero >= 3) return 0;  // inside the micro-batches, see sharded()
     const double m = as_double(l.microbatches);
     // ZeRO 2 has no room for whole gradients: it scatters those of every micro-batch.
@@ -213,35 +212,37 @@ struct Clock::Impl {
 
   /// ZeRO 3: parameters gathered in forward and backward, gradients scattered, each micro-batch.
   /// \a bound: as in exchange().
-  double sharded(const Layout& l, const Links& link, double dense, double expert, double compute,
+  double sharded(const Layout& l, const Links& link, const Parameters& held, double compute,
                  bool bound) const {
     const Groups g = groups(l);
     if (l.zero < 3 || g.dense <= 1) return 0;
-    const double bytes = 2 * weight_bytes + gradient_bytes;
     const auto ring = [&](double moved, std::int64_t n, std::int64_t stride) {
       return link.ring(moved, n, stride) - (bound ? link.latency(n) : 0);
     };
-    const auto part = [&](double params, std::int64_t n, std::int64_t stride, std::int64_t shard) {
-      if (params <= 0) return 0.0;
-      double t = ring(bytes * params, shard, stride);
-      if (shard < n)
-        t += 2 * ring(gradient_bytes * params / as_double(shard), n / shard, stride * shard);
+    const auto part = [&](double trained, double frozen, std::int64_t n, std::int64_t stride,
+                          std::int64_t shard) {
+      if (trained + frozen <= 0) return 0.0;
+      const double grads = gradient_bytes * trained;
+      double t = ring(2 * weight_bytes * (trained + frozen) + grads, shard, stride);
+      if (shard < n && grads > 0)
+        t += 2 * ring(grads / as_double(shard), n / shard, stride * shard);
       return t;
     };
-    const double comm = part(dense, g.dense, g.dense_stride, g.dense_shard) +
-                        part(expert, g.expert, g.expert_stride, g.expert_shard);
+    const double comm =
+        part(held.dense, held.frozen_dense, g.dense, g.dense_stride, g.dense_shard) +
+        part(held.expert, held.frozen_expert, g.expert, g.expert_stride, g.expert_shard);
     if (bound) return (1 - tc::kOverlapFsdp) * comm;
     return comm - tc::kOverlapFsdp * std::min(comm, compute);
   }
 
-  double optimizer(const Layout& l, const Rates& rate, double dense, double expert) const {
+  double optimizer(const Layout& l, const Rates& rate, const Parameters& on_rank) const {
     const Groups g = groups(l);
     const bool shared = l.zero > 0;
-    const double held = dense / (shared ? as_double(g.dense_shard) : 1) +
-                        expert / (shared ? as_double(g.expert_shard) : 1);
-    double t =
-        (tc::kOptimizerBytes * held + (l.zero < 3 ? tc::kGradientBytes : 0) * (dense + expert)) /
-        rate.bandwidth;
+    const double held = on_rank.dense / (shared ? as_double(g.dense_shard) : 1) +
+                        on_rank.expert / (shared ? as_double(g.expert_shard) : 1);
+    double t = (tc::kOptimizerBytes * held +
+                (l.zero < 3 ? tc::kGradientBytes : 0) * (on_rank.dense + on_rank.expert)) /
+               rate.bandwidth;
     const double away = l.offload.to_double();
     if (away > 0) {
       const double pcie = problem.cluster->pcie.sign() > 0
@@ -265,7 +266,7 @@ struct Clock::Impl {
         s.add(times[k], 0, as_double(kind.layers[k] - kind.recomputed[k]));
       }
       for (const std::uint32_t r : kind.roots) s.add(times[class_layers.size() + r], 0, 1);
-      const double gathered = sharded(l, links[pool], s.dense, s.expert, s.total, false);
+      const double gathered = sharded(l, links[pool], s.parameters, s.total, false);
       const double total = s.total + gathered;
       out.sum += as_double(kind.count) * total;
       if (total > out.slowest) {
@@ -277,8 +278,8 @@ struct Clock::Impl {
         out.step_dp = gathered;
       }
       const double dp =
-          exchange(l, links[pool], s.dense, s.expert, s.forward, s.total - s.forward, false);
-      const double opt = optimizer(l, rates[pool], s.dense, s.expert);
+          exchange(l, links[pool], s.parameters, s.forward, s.total - s.forward, false);
+      const double opt = optimizer(l, rates[pool], s.parameters);
       if (dp + opt > out.tail) out.tail = dp + opt, out.dp = dp, out.optimizer = opt;
     }
     return out;
@@ -376,13 +377,14 @@ std::int64_t Clock::lower_bound(const Layout& l) {
   double seconds = (m - idle) * whole / pp + idle * whole;
   const Links& link = impl_->links.front();
   if (impl_->links.size() == 1) {
-    const double dense = t.dense / pp, expert = t.expert / pp;
+    Parameters mean;
+    mean.add(t.parameters, 1 / pp);
     if (l.zero >= 3) {
-      const double gathered = impl_->sharded(l, link, dense, expert, 0, true);
+      const double gathered = impl_->sharded(l, link, mean, 0, true);
       seconds += (m - idle) * gathered + idle * pp * gathered;
     }
-    seconds += impl_->exchange(l, link, dense, expert, 0, 0, true);
-    seconds += impl_->optimizer(l, impl_->rates.front(), dense, expert);
+    seconds += impl_->exchange(l, link, mean, 0, 0, true);
+    seconds += impl_->optimizer(l, impl_->rates.front(), mean);
     seconds += impl_->sends(l, true);
   }
   // A whole nanosecond and a billionth below, so that rounding cannot make it too high.

@@ -137,9 +137,11 @@ SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Pr
         t.trained = learns;
         t.fp8 = weight.role == Role::linear || weight.role == Role::expert;
       }
-      if (weight.tied_to == kNone && learns)
-        (weight.experts == kNone ? out.dense : out.expert)
-            .push_back(slot(shapes.weight_elements(w)));
+      if (weight.tied_to != kNone) continue;
+      const bool expert = weight.experts != kNone;
+      auto& counts = learns ? (expert ? out.expert : out.dense)
+                            : (expert ? out.frozen_expert : out.frozen_dense);
+      counts.push_back(slot(shapes.weight_elements(w)));
     }
     variant.trained_weights = t.trained;
     const ops::Rule rule = ops::rule(shapes, op, variant);
@@ -287,8 +289,10 @@ std::vector<SegmentTime> SegmentTimer::times(const TimeKey& key, const Rates& ra
         if (op.again[mode]) t.recompute[mode] += c.forward;
     }
     if (s.is_layer) t.floor = tc::kHostLayer + (s.has_experts ? tc::kHostExperts : 0);
-    for (const std::uint32_t i : s.dense) t.dense += values_[i];
-    for (const std::uint32_t i : s.expert) t.expert += values_[i];
+    for (const Slot i : s.dense) t.parameters.dense += values_[i];
+    for (const Slot i : s.expert) t.parameters.expert += values_[i];
+    for (const Slot i : s.frozen_dense) t.parameters.frozen_dense += values_[i];
+    for (const Slot i : s.frozen_expert) t.parameters.frozen_expert += values_[i];
     out.push_back(std::move(t));
   }
   return out;

@@ -31,13 +31,24 @@ struct Rates {
 double gemm_time(const Rates&, double m, double n, double k, double copies, bool fp8,
                  double output_bytes);
 
+/// Parameters on a rank. Frozen ones have no gradients and no states.
+struct Parameters {
+  double dense = 0, expert = 0, frozen_dense = 0, frozen_expert = 0;
+  void add(const Parameters& p, double times) {
+    dense += times * p.dense;
+    expert += times * p.expert;
+    frozen_dense += times * p.frozen_dense;
+    frozen_expert += times * p.frozen_expert;
+  }
+};
+
 /// What one segment costs on one rank and micro-batch.
 struct SegmentTime {
-  double forward = 0, backward = 0;        ///< all of it, no recomputation, host floor not applied
-  double tp = 0, cp = 0, ep = 0;           ///< the part of both that is communication
-  std::vector<double> recompute;           ///< by mode: added to backward
-  double floor = 0;                        ///< host: least time of a forward
-  double dense = 0, expert = 0;            ///< parameters on the rank
+  double forward = 0, backward = 0;  ///< all of it, no recomputation, host floor not applied
+  double tp = 0, cp = 0, ep = 0;     ///< the part of both that is communication
+  std::vector<double> recompute;     ///< by mode: added to backward
+  double floor = 0;                  ///< host: least time of a forward
+  Parameters parameters;
   double total(RecomputeMode mode) const;  ///< forward and backward, host floor applied
 };
 
@@ -83,9 +94,9 @@ class SegmentTimer {
   struct TimedSegment {
     std::vector<TimedOp> ops;
     bool is_layer = false, has_experts = false;
-    std::vector<Slot> dense, expert;  ///< parameter counts
-    std::vector<Slot> flops;          ///< forward, backward
-    std::int64_t times = 1;           ///< segments of this class in the model
+    std::vector<Slot> dense, expert, frozen_dense, frozen_expert;  ///< parameter counts
+    std::vector<Slot> flops;                                       ///< forward, backward
+    std::int64_t times = 1;  ///< segments of this class in the model
   };
   struct Cost {
     double forward = 0, backward = 0, tp = 0, cp = 0, ep = 0, attention_forward = 0;
