@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <string>
+#include <tuple>
+
+#include "planner/enumerate.hpp"
+#include "planner/report_plan.hpp"
+#include "planner/suggest.hpp"
+#include "tests/catch.hpp"
+#include "tests/unit/world.hpp"
+
+namespace plimsoll {
+namespace {
+
+using testing::World;
+
+struct Small {
+  int gpus, layers, memory_mib, batch;
+  bool experts;
+  std::string condition;
+};
+
+std::string text_of(const Small& s) {
+  const std::string mlp =
+      s.experts ? "experts(rmsnorm(x), 4, 2) { t => swiglu(t, 512) }" : "swiglu(rmsnorm(x), 2048)";
+  return fmt::format(R"(
+gpu tiny = h100_sxm {{ memory = {} MiB  reserved = 0 MiB }}
+cluster c {{ gpu = tiny  nodes = 1  gpus_per_node = {} }}
+model m {{
+  param layers = {}, hidden = 512
+  x = embedding(4096, hidden)
+  repeat layers {{
+    x = x + gqa(rmsnorm(x), 8, 4, 64)
+    x = x + {}
+  }}
+  loss = cross_entropy(linear(rmsnorm(x), 4096, split = column, name = head))
+}}
+train t {{ model = m  cluster = c  seq = 2Ki  batch = {}  framework = plain
+  {} }}
+)",
+                     s.memory_mib, s.gpus, s.layers, mlp, s.batch, s.condition);
+}
+
+bool power_of_two(std::int64_t n) { return (n & (n - 1)) == 0; }
+
+/// What the search must find, by loops over everything: its own words, its own order.
+struct Brute {
+  std::optional<Layout> best;
+  Rational score = 0;
+  std::int64_t feasible = 0, space = 0;
+};
+
+/// What is easier to set up wins a tie, then the values one by one.
+auto tie(const Layout& l) {
+  int set = 0;
+  for (const std::int64_t degree : {l.tp, l.pp, l.cp, l.ep, l.etp, l.vpp})
+    if (degree != 1) ++set;
+  if (l.zero != 0) ++set;
+  if (l.shard != l.dp * l.cp) ++set;
+  if (l.recompute != 0) ++set;
+  if (l.sp) ++set;
+  if (l.schedule != Schedule::one_f_one_b) ++set;
+  return std::make_tuple(set, l.tp, l.pp, l.cp, l.ep, l.etp, l.vpp, l.zero, l.recompute, l.sp,
+                         -l.mbs);
+}
+
+Brute brute(const Problem& problem, const Small& world, const std::string& condition) {
+  Brute out;
+  Clock clock(problem);
+  Pricer pricer(problem);
+  const std::int64_t gpus = world.gpus;
+  for (std::int64_t tp = 1; tp <= gpus; ++tp)
+    for (std::int64_t pp = 1; pp <= std::min<std::int64_t>(gpus, world.layers); ++pp)
+      for (std::int64_t cp = 1; cp <= 2; ++cp)
+        for (std::int64_t ep = 1; ep <= (world.experts ? 4 : 1); ++ep)
+          for (const bool tensor_experts : {false, true})
+            for (std::int64_t vpp = 1; vpp <= 8; ++vpp)
+              for (std::int64_t mbs = 1; mbs <= 32; mbs *= 2)
+                for (int zero = 0; zero <= 3; ++zero)
+                  for (RecomputeMode mode = 0; mode < problem.inventory.recompute_modes.size();
+                       ++mode)
+                    for (const bool sp : {false, true}) {
+                      if (gpus % (tp * pp * cp) != 0) continue;
+                      if (!power_of_two(tp) && 8 % tp != 0) continue;
+                      if (tensor_experts && (!world.experts || tp == 1)) continue;
+                      if (vpp > 1 && (pp == 1 || world.layers % (pp * vpp) != 0)) continue;
+                      Layout l;
+                      l.tp = tp;
+                      l.pp = pp;
+                      l.cp = cp;
+                      l.ep = ep;
+                      l.etp = tensor_experts ? tp : 1;
+                      l.vpp = vpp;
+                      l.mbs = mbs;
+                      l.zero = zero;
+                      l.recompute = mode;
+                      l.sp = sp;
+                      l.schedule = vpp > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
+                      resolve(problem, l);
+                      if (world.experts && 4 % ep != 0) continue;
+                      if (zero > 0 && l.dp * l.cp == 1) continue;
+                      if (!why_impossible(problem, l).empty()) continue;
+                      if (condition == "require tp <= 2" && tp > 2) continue;
+                      ++out.space;
+                      const Pricer::Peak peak = pricer.peak(l);
+                      if (!peak.fits) continue;
+                      const Int128 hbm = peak.bytes + peak.headroom_bytes;
+                      if (condition == "require headroom >= 20%" && 5 * peak.headroom_bytes < hbm)
+                        continue;
+                      ++out.feasible;
+                      Rational score = clock.step(l).nanoseconds;
+                      if (condition == "prefer recompute == none weight 50" && mode != 0)
+                        score = score * Rational::fraction(3, 2);
+                      if (!out.best || score < out.score ||
+                          (score == out.score && tie(l) < tie(*out.best))) {
+                        out.best = l;
+                        out.score = score;
+                      }
+                    }
+  return out;
+}
+
+constexpr const char* kConditions[] = {"", "require tp <= 2", "require headroom >= 20%",
+                                       "prefer recompute == none weight 50"};
+
+TEST_CASE("the planner finds what loops over everything find", "[plan]") {
+  const char* given = std::getenv("PLAN_SEED");
+  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : 20261129u;
+  std::mt19937 random(seed);
+  const auto pick = [&](int from, int to) {
+    return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1));
+  };
+  int fit = 0, not_fit = 0;
+  for (int i = 0; i < 60; ++i) {
+    Small s;
+    s.gpus = 1 << pick(0, 3);
+    if (pick(0, 5) == 0) s.gpus = 6;
+    s.layers = pick(1, 6);
+    s.memory_mib = pick(0, 2) == 0 ? pick(20, 200) : pick(200, 1500);
+    s.batch = 1 << pick(1, 5);
+    if (s.gpus == 6) s.batch *= 3;
+    s.experts = pick(0, 3) == 0;
+    s.condition = kConditions[pick(0, 3)];
+    INFO("PLAN_SEED=" << seed << ", world " << i << "\n" << text_of(s));
+    const World world(text_of(s));
+    Diagnostics diags;
+    PlanOptions options;
+    options.top = 1;
+    const PlanResult found = plan(*world, options, diags);
+    REQUIRE_FALSE(diags.has_errors());
+    const Brute expected = brute(*world, s, s.condition);
+    CHECK(found.space == expected.space);
+    REQUIRE(found.best.has_value() == expected.best.has_value());
+    if (!expected.best) {
+      ++not_fit;
+      CHECK(found.status == PlanResult::infeasible);
+      CHECK(found.evaluated == found.space);
+      continue;
+    }
+    ++fit;
+    CHECK(found.status == PlanResult::optimal);
+    CHECK(found.best->score * Rational(1'000'000'000) == expected.score);
+    INFO(describe(*world, found.best->layout) << " against " << describe(*world, *expected.best));
+    CHECK(found.best->layout.tp == expected.best->tp);
+    CHECK(tie(found.best->layout) == tie(*expected.best));
+    CHECK(found.best->layout.stage_layers == expected.best->stage_layers);
+    CHECK(found.feasible_count <= expected.feasible);
+  }
+  CHECK(fit > 20);
+  CHECK(not_fit > 5);
+}
+
+TEST_CASE("more memory never makes a plan slower", "[plan]") {
+  for (const bool experts : {false, true}) {
+    std::optional<std::int64_t> before;
+    for (int mib = 100; mib <= 1600; mib += 100) {
+      const World world(text_of({8, 4, mib, 16, experts, ""}));
+      Diagnostics diags;
+      const PlanResult r = plan(*world, {}, diags);
+      if (!r.best) {
+        CHECK_FALSE(before.has_value());
+        continue;
+      }
+      if (before) CHECK(r.best->time.nanoseconds <= *before);
+      before = r.best->time.nanoseconds;
+    }
+    CHECK(before.has_value());
+  }
+}
+
+TEST_CASE("runners-up are the next best, in order", "[plan]") {
+  const World world(text_of({8, 4, 1000, 16, false, ""}));
+  Diagnostics diags;
+  PlanOptions options;
+  options.top = 200;
+  const PlanResult all = plan(*world, options, diags);
+  REQUIRE(all.best);
+  options.top = 4;
+  const PlanResult few = plan(*world, options, diags);
+  REQUIRE(few.alternatives.size() == 3);
+  REQUIRE(all.alternatives.size() > 20);
+  CHECK(few.best->layout == all.best->layout);
+  for (std::size_t i = 0; i < few.alternatives.size(); ++i)
+    CHECK(few.alternatives[i].layout == all.alternatives[i].layout);
+  for (std::size_t i = 1; i < all.alternatives.size(); ++i)
+    CHECK(all.alternatives[i - 1].score <= all.alternatives[i].score);
+}
+
+TEST_CASE("a budget ends the search and says so", "[plan]") {
+  const World world(text_of({8, 4, 400, 16, false, ""}));
+  Diagnostics diags;
+  PlanOptions options;
+  options.budget = 1;
+  const PlanResult r = plan(*world, options, diags);
+  CHECK(r.evaluated == 1);
+  CHECK((r.status == PlanResult::feasible || r.status == PlanResult::unknown));
+  options.budget.reset();
+  options.stop = [] { return true; };
+  const PlanResult none = plan(*world, options, diags);
+  CHECK(none.status == PlanResult::unknown);
+  CHECK(none.stopped);
+}
+
+TEST_CASE("pins, choices and lists of the job are respected", "[plan]") {
+  const auto best = [](const std::string& pins) {
+    const World world(text_of({8, 6, 40'000, 16, false, pins}));
+    Diagnostics diags;
+    const PlanResult r = plan(*world, {}, diags);
+    REQUIRE(r.best);
+    return r.best->layout;
+  };
+  CHECK(best("tp = 4").tp == 4);
+  CHECK(best("pp in {2, 4}  stage_layers = [2, 4]").stage_layers ==
+        std::vector<std::int64_t>{2, 4});
+  CHECK(best("recompute = full").recompute == 1);
+  CHECK(best("dp = 2").dp == 2);
+  CHECK(best("tp in {2, 4}  sp = tp == 4  minimize peak").sp ==
+        (best("tp in {2, 4}  sp = tp == 4  minimize peak").tp == 4));
+  CHECK(best("maximize mbs").mbs == 16);
+  CHECK(best("schedule = gpipe  pp = 2").schedule == Schedule::gpipe);
+}
+
+TEST_CASE("the nodes are the planner's where they are free", "[plan]") {
+  const std::string text = R"(
+gpu tiny = h100_sxm { memory = 600 MiB  reserved = 0 MiB }
+cluster c { gpu = tiny  nodes in {1, 2, 4, 8}  gpus_per_node = 2 }
+model m = llama { layers = 4  hidden = 1024  heads = 8  ffn = 4096  vocab = 8192 }
+train t { model = m  cluster = c  seq = 2Ki  batch = 16  framework = plain  minimize gpus }
+)";
+  const World world(text);
+  Diagnostics diags;
+  const PlanResult r = plan(*world, {}, diags);
+  REQUIRE(r.best);
+  // No fewer do.
+  for (const std::int64_t fewer : {1, 2, 4, 8}) {
+    if (fewer >= r.best->layout.nodes) continue;
+    std::string fixed = text;
+    fixed.replace(fixed.find("in {1, 2, 4, 8}"), 15, fmt::format("= {}", fewer));
+    const World other(fixed);
+    CHECK_FALSE(plan(*other, {}, diags).best);
+  }
+}
+
+TEST_CASE("the same plan gives the same bytes", "[plan]") {
+  std::string json, text;
+  for (int run = 0; run < 5; ++run) {
+    const World world(text_of({8, 4, 700, 16, true, "require headroom >= 5%"}));
+    Diagnostics diags;
+    const PlanResult r = plan(*world, {}, diags);
+    const std::string now = report::plan_json(*world, r);
+    const std::string shown = report::plan_text(*world, r, {});
+    if (run == 0) json = now, text = shown;
+    CHECK(now == json);
+    CHECK(shown == text);
+  }
+  const auto parsed = nlohmann::json::parse(json);
+  CHECK(parsed["schema"] == "plimsoll.plan/1");
+  CHECK(parsed["status"] == "optimal");
+  CHECK(parsed["best"]["peak_bytes"].is_number_integer());
+  CHECK(parsed["search"]["evaluated"] <= parsed["search"]["space"]);
+}
+
+TEST_CASE("the layout that is printed means the layout that was found", "[plan]") {
+  for (const char* framework : {"plain", "megatron", "torchtitan"}) {
+    const std::string text = fmt::format(R"(
+cluster c {{ gpu = h100_sxm  nodes = 2  gpus_per_node = 8 }}
+train t {{ model = llama3_8b  cluster = c  seq = 8Ki  batch = 64  framework = {} }}
+)",
+                                         framework);
+    const World world(text);
+    Diagnostics diags;
+    const PlanResult r = plan(*world, {}, diags);
+    REQUIRE(r.best);
+    std::vector<Layout> found{r.best->layout};
+    for (const Priced& p : r.alternatives) found.push_back(p.layout);
+    for (const Layout& layout : found) {
+      const std::string line = report::layout_line(*world, layout, "best");
+      INFO(framework << ": " << line);
+      const World again(text + line + "\n");
+      const auto back = layout_from(*again, &again.module.layouts().front(), diags);
+      REQUIRE(back);
+      CHECK(*back == layout);
+    }
+  }
+}
+
+TEST_CASE("changes that are suggested make it fit", "[plan]") {
+  const Small s{2, 4, 150, 8, false, "tp = 1"};
+  const World world(text_of(s));
+  Diagnostics diags;
+  PlanResult r = plan(*world, {}, diags);
+  REQUIRE(r.status == PlanResult::infeasible);
+  REQUIRE(r.tightest);
+  CHECK(r.tightest->peak_bytes > r.tightest->hbm_bytes);
+  r.relaxations = suggest(*world);
+  REQUIRE_FALSE(r.relaxations.empty());
+  for (const Relaxation& change : r.relaxations) {
+    INFO(change.change << "\n" << change.plan_text);
+    const World changed(change.plan_text);
+    const PlanResult fits = plan(*changed, {}, diags);
+    REQUIRE(fits.best);
+    CHECK(fits.best->time.nanoseconds == change.best.time.nanoseconds);
+  }
+  const auto json = nlohmann::json::parse(report::plan_json(*world, r));
+  CHECK(json["best"].is_null());
+  CHECK(json["relaxations"].size() == r.relaxations.size());
+}
+
+}  // namespace
+}  // namespace plimsoll
