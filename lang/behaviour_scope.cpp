@@ -108,6 +108,7 @@ OpenScope::OpenScope(Module::Impl& module, const Behaviour& behaviour, Site site
     set("name", {eval::Word{"", &eval::any_words()}, {}});
   if (site != Site::op) return;
   for (const std::string_view name : {"weight", "numel", "count", "top_k"}) number(name);
+  set("expert", {eval::Boolean{pool.variable(Var::last)}, {}});
   const std::vector<std::string>& values = op_values(op);
   for (const std::string& name : values) number(name);
   any_name_ = values.empty();

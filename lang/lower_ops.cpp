@@ -54,6 +54,7 @@ void Lowering::lower_op(OpId id) {
   const eval::Scope& scope = place.all;
   for (const ops::NamedValue& v : rule.values) place.set(v.name, number(v.elements));
   place.set("name", scope_.word("name", op.name));
+  place.set("expert", boolean(constant(op.experts != kNone ? 1 : 0)));
   if (!op.weights.empty())
     place.set("weight", number(shapes_->weight_elements(op.weights.front())));
   if (op.kind == OpKind::experts) {
