@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "planner/formula.hpp"
 
@@ -38,6 +39,8 @@ Spot spot_of(const CostModel* model, const StageCost& s, const Moment& m) {
 }
 
 std::string op_name(const Op& op) {
+  if (op.kind == OpKind::add) return "addition";
+  if (op.kind == OpKind::mul) return "product";
   return op.name.empty() ? std::string(name(op.kind))
                          : fmt::format("{} {}", name(op.kind), op.name);
 }
@@ -57,8 +60,8 @@ class Lines {
   }
 
   void write(StageBill& b) {
-    const ExprPool& pool = p_.module->pool();
     std::map<std::pair<std::string, Category>, std::size_t> index;
+    std::vector<std::vector<std::uint32_t>> rows;  // of each line
     for (const auto& [row, amount] : amounts_) {
       if (amount.bytes == 0) continue;
       const Item& item = p_.inventory.items[row];
@@ -69,14 +72,16 @@ class Lines {
         line.name = item.name;
         line.category = item.category;
         line.lifetime = item.lifetime.str();
-        line.divided_by = divided_by(pool, item);
         line.source = item.source;
         b.lines.push_back(std::move(line));
+        rows.emplace_back();
       }
-      BillLine& line = b.lines[at->second];
-      line.bytes += amount.bytes;
-      const std::string term = amount.formula.empty() ? formulas_.str(item.bytes) : amount.formula;
-      if (line.formula.size() < 400) line.formula += (line.formula.empty() ? "" : " + ") + term;
+      b.lines[at->second].bytes += amount.bytes;
+      rows[at->second].push_back(row);
+    }
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      b.lines[i].formula = formula(rows[i], b.layers);
+      b.lines[i].divided_by = divided_by(rows[i]);
     }
     std::stable_sort(b.lines.begin(), b.lines.end(), [](const BillLine& x, const BillLine& y) {
       return x.category != y.category ? x.category < y.category : x.bytes > y.bytes;
@@ -91,13 +96,21 @@ class Lines {
   }
 
  private:
+  /// Mode and number of a trace, and the tensor in it.
+  using TensorKey = std::tuple<RecomputeMode, std::uint32_t, std::uint32_t>;
   struct Amount {
     Int128 bytes = 0;
-    std::string formula;
+    std::map<TensorKey, std::pair<Expr, Int128>> tensors;  ///< bytes of one, and how many
+    std::string formula;  ///< of rows that are no tensors of a trace
   };
 
-  static std::string divided_by(const ExprPool& pool, const Item& item) {
-    std::uint64_t mask = pool.depends_on(item.bytes) | pool.depends_on(item.shard);
+  /// What divides the rows of a line, at this layout.
+  std::string divided_by(const std::vector<std::uint32_t>& rows) {
+    std::uint64_t mask = 0;
+    for (const std::uint32_t row : rows) {
+      const Item& item = p_.inventory.items[row];
+      mask |= formulas_.dividing(item.bytes) | formulas_.variables(item.shard);
+    }
     std::string text;
     for (Var v : {Var::tp, Var::cp, Var::ep, Var::etp, Var::shard, Var::expert_shard})
       if (mask >> static_cast<unsigned>(v) & 1)
@@ -105,10 +118,76 @@ class Lines {
     return text;
   }
 
+  std::int64_t in_flight() const {
+    if (m_.kind != Moment::forward && m_.kind != Moment::backward) return 0;
+    std::int64_t sum = 0;
+    for (const std::int32_t alive : s_.holdings[m_.holding].alive) sum += alive;
+    return sum;
+  }
+
+  /// "4 in flight * 20 layers * …", "79 layers in flight * …" where the layer at work holds less.
+  std::string times(Expr bytes, Int128 count, std::int64_t layers) {
+    std::string text = formulas_.str(bytes);
+    if (count == 1) return text;
+    if (text.find(" + ") != std::string::npos || text.front() == '-') text = "(" + text + ")";
+    const std::int64_t flying = in_flight();
+    if (flying <= 1) return fmt::format("{} layers * {}", to_string(count), text);
+    if (count == flying) return fmt::format("{} in flight * {}", flying, text);
+    if (count == Int128{flying} * layers)
+      return fmt::format("{} in flight * {} layers * {}", flying, layers, text);
+    return fmt::format("{} layers in flight * {}", to_string(count), text);
+  }
+
+  /// The sum of a line's rows. Tensors of one kind of layer that are there equally often are added
+  /// (gate and up); equal sums of unlike layers are counted together.
+  std::string formula(const std::vector<std::uint32_t>& rows, std::int64_t layers) {
+    std::map<std::tuple<RecomputeMode, std::uint32_t, Int128>, Expr> sums;
+    std::string text;
+    const auto append = [&](const std::string& term) {
+      if (!term.empty()) text += (text.empty() ? "" : " + ") + term;
+    };
+    for (const std::uint32_t row : rows) {
+      const Amount& amount = amounts_[row];
+      if (amount.tensors.empty()) {
+        append(amount.formula.empty() ? formulas_.str(p_.inventory.items[row].bytes)
+                                      : amount.formula);
+      }
+      for (const auto& [key, tensor] : amount.tensors) {
+        const auto& [bytes, count] = tensor;
+        if (count == 0) continue;
+        const auto& [mode, trace, index] = key;
+        Expr& sum = sums.try_emplace({mode, trace, count}, Expr{}).first->second;
+        sum = p_.module->pool().add(sum, bytes);
+      }
+    }
+    std::vector<std::pair<Expr, Int128>> counted;
+    for (const auto& entry : sums) {
+      const Expr expr = entry.second;
+      const Int128 count = std::get<2>(entry.first);
+      const auto same = std::find_if(counted.begin(), counted.end(),
+                                     [&](const auto& pair) { return pair.first == expr; });
+      if (same == counted.end())
+        counted.emplace_back(expr, count);
+      else
+        same->second += count;
+    }
+    for (const auto& [expr, count] : counted) append(times(expr, count, layers));
+    return text;
+  }
+
   void add(std::uint32_t row, Int128 bytes, std::string formula) {
     Amount& a = amounts_[row];
     a.bytes += bytes;
     if (a.formula.empty()) a.formula = std::move(formula);
+  }
+
+  /// \a count (below 0: freed) of a trace's tensor.
+  void add_tensor(const Run& run, std::uint32_t tensor, Int128 count) {
+    Amount& a = amounts_[p_.inventory.traces[run.mode][run.trace].tensors[tensor].item];
+    a.bytes += count * model_.tensors(run.mode, run.trace)[tensor];
+    auto& [bytes, so_far] = a.tensors[{run.mode, run.trace, tensor}];
+    bytes = model_.tensor_bytes(run.mode, run.trace, tensor);
+    so_far += count;
   }
 
   bool is_live(const Item& item) const {
@@ -134,24 +213,32 @@ class Lines {
   std::string static_formula(std::uint32_t row, const std::vector<std::int64_t>& count) {
     const Item& head = p_.inventory.items[row];
     if (head.combine != Combine::add) return formulas_.str(head.bytes);
-    std::string sum;
-    int terms = 0;
+    std::vector<std::pair<std::string, std::int64_t>> terms;
     for (const Item& item : p_.inventory.items) {
       if (item.traced || item.name != head.name || item.category != head.category) continue;
+      const bool layers = item.place.kind == Place::layer_class;
       std::int64_t n = 1;
-      if (item.place.kind == Place::layer_class) n = count[item.place.index];
+      if (layers) n = count[item.place.index];
       if (item.place.kind == Place::root_segment)
         n = count[p_.inventory.trace_of(item.place.index)];
-      if (n == 0) continue;
       const std::string text = formulas_.str(item.bytes);
-      if (text == "0") continue;
-      sum += (sum.empty() ? "" : " + ") + (n > 1 ? fmt::format("{} layers * ({})", n, text) : text);
-      ++terms;
+      if (n == 0 || text == "0") continue;
+      const auto same = std::find_if(terms.begin(), terms.end(), [&](const auto& term) {
+        return layers && term.first == text;
+      });
+      if (same == terms.end())
+        terms.emplace_back(text, n);
+      else
+        same->second += n;
     }
+    std::string sum;
+    for (const auto& [text, n] : terms)
+      sum += (sum.empty() ? "" : " + ") + (n > 1 ? fmt::format("{} layers * ({})", n, text) : text);
     if (formulas_.is_one(head.shard)) return sum;
     const std::string shard = formulas_.str(head.shard);
-    return terms > 1 || sum.find(" + ") != std::string::npos ? fmt::format("({}) / {}", sum, shard)
-                                                             : fmt::format("{} / {}", sum, shard);
+    return terms.size() > 1 || sum.find(" + ") != std::string::npos
+               ? fmt::format("({}) / {}", sum, shard)
+               : fmt::format("{} / {}", sum, shard);
   }
 
   void add_statics() {
@@ -177,24 +264,11 @@ class Lines {
   void add_saved(const Run& run, std::int64_t count, std::int64_t micro) {
     if (count * micro == 0) return;
     const SegmentTrace& trace = p_.inventory.traces[run.mode][run.trace];
-    const std::vector<std::int64_t>& bytes = model_.tensors(run.mode, run.trace);
     std::vector<std::int64_t> live(trace.tensors.size(), 0);
     for (const TraceEvent& e : trace.forward)
       if (e.kind != TraceEvent::run) live[e.index] += e.kind == TraceEvent::alloc ? 1 : -1;
-    for (std::size_t t = 0; t < live.size(); ++t)
-      if (live[t] != 0)
-        add(trace.tensors[t].item, Int128{count * micro} * live[t] * bytes[t],
-            times(model_.tensor_bytes(run.mode, run.trace, static_cast<std::uint32_t>(t)), count,
-                  micro));
-  }
-
-  std::string times(Expr bytes, std::int64_t layers, std::int64_t micro) {
-    std::string text = formulas_.str(bytes);
-    if (layers == 1 && micro == 1) return text;
-    if (text.find(" + ") != std::string::npos) text = "(" + text + ")";
-    if (layers > 1) text = fmt::format("{} layers * {}", layers, text);
-    if (micro > 1) text = fmt::format("{} in flight * {}", micro, text);
-    return text;
+    for (std::uint32_t t = 0; t < live.size(); ++t)
+      if (live[t] != 0) add_tensor(run, t, Int128{count * micro} * live[t]);
   }
 
   void add_traces() {
@@ -219,12 +293,8 @@ class Lines {
   void add_working(const Spot& spot, bool backward) {
     const Run& run = spot.chunk->runs[spot.peak->run];
     const SegmentTrace& trace = p_.inventory.traces[run.mode][run.trace];
-    const std::vector<std::int64_t>& bytes = model_.tensors(run.mode, run.trace);
     const auto apply = [&](const TraceEvent& e) {
-      if (e.kind == TraceEvent::run) return;
-      const Int128 sign = e.kind == TraceEvent::alloc ? 1 : -1;
-      add(trace.tensors[e.index].item, sign * bytes[e.index],
-          formulas_.str(model_.tensor_bytes(run.mode, run.trace, e.index)));
+      if (e.kind != TraceEvent::run) add_tensor(run, e.index, e.kind == TraceEvent::alloc ? 1 : -1);
     };
     if (backward)
       for (const TraceEvent& e : trace.forward) apply(e);

@@ -24,6 +24,18 @@ bool is_switch(Var v) {
   }
 }
 
+std::uint64_t denominators(const ExprPool& pool, Expr e) {
+  using Node = ExprPool::Node;
+  if (pool.depends_on(e) == 0) return 0;
+  const Node node = pool.node(e);
+  const auto operands = pool.operands(e);
+  std::uint64_t mask = 0;
+  for (const Expr operand : operands) mask |= denominators(pool, operand);
+  if (node == Node::div || node == Node::floor_div || node == Node::ceil_div)
+    mask |= pool.depends_on(operands[1]);
+  return mask;
+}
+
 }  // namespace
 
 Expr Formulas::settle(Expr e) {
@@ -67,6 +79,10 @@ Expr Formulas::settle_new(Expr e) {
 }
 
 std::string Formulas::str(Expr e) { return pool_.str(settle(e)); }
+
+std::uint64_t Formulas::variables(Expr e) { return pool_.depends_on(settle(e)); }
+
+std::uint64_t Formulas::dividing(Expr e) { return denominators(pool_, settle(e)); }
 
 bool Formulas::is_one(Expr e) {
   const Expr settled = settle(e);

@@ -2,6 +2,7 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <unordered_map>
 
@@ -17,6 +18,9 @@ class Formulas {
   Formulas(ExprPool& pool, const Env& env) : pool_(pool), env_(env) {}
   std::string str(Expr);
   bool is_one(Expr);
+  /// Bits of the variables that the formula reads, and of those that it divides by.
+  std::uint64_t variables(Expr);
+  std::uint64_t dividing(Expr);
 
  private:
   Expr settle(Expr);

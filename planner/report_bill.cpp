@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <utility>
 
@@ -62,10 +63,10 @@ class ItemTable {
       : style_(style),
         wide_(style.width >= 110),
         table_({{Table::Align::right},
-                {Table::Align::left, wide_ ? std::size_t{30} : std::size_t{28}},
-                {Table::Align::left, wide_ ? style.width - 86 : std::size_t{0}},
-                {Table::Align::left, 17},
-                {Table::Align::left, 14},
+                {Table::Align::left, wide_ ? std::size_t{30} : std::size_t{25}},
+                {Table::Align::left, wide_ ? style.width - 88 : std::size_t{0}},
+                {Table::Align::left, 19},
+                {Table::Align::left, 13},
                 {}}) {
     table_.add({"bytes", "item", wide_ ? "formula" : "", "lifetime", "divided by", "from"});
   }
@@ -103,9 +104,14 @@ class ItemTable {
 
  private:
   void item(const BillLine& line) {
-    table_.add({human_bytes(line.bytes), line.name, wide_ ? line.formula : "", line.lifetime,
+    // A formula without variables says no more than the bytes do.
+    const bool speaks = std::any_of(line.formula.begin(), line.formula.end(), [](char c) {
+      return std::isalpha(static_cast<unsigned char>(c)) != 0;
+    });
+    const std::string formula = speaks ? line.formula : "";
+    table_.add({human_bytes(line.bytes), line.name, wide_ ? formula : "", line.lifetime,
                 line.divided_by, source_number(sources_, line.source)});
-    if (!wide_ && !line.formula.empty()) table_.add_note(1, "= " + line.formula);
+    if (!wide_ && speaks) table_.add_note(1, "= " + formula);
   }
 
   const Style& style_;
@@ -140,8 +146,13 @@ std::string other_moments(const Heading& heading, const StageBill& stage, const 
   std::string out;
   if (!stage.moments.empty()) {
     Table table({{Table::Align::right}, {Table::Align::left, style.width - 14}});
-    for (std::size_t i = 0; i < std::min(kMoments, stage.moments.size()); ++i)
-      table.add({human_bytes(stage.moments[i].second), stage.moments[i].first});
+    std::vector<std::string_view> said;
+    for (const auto& [moment, bytes] : stage.moments) {
+      if (said.size() == kMoments) break;
+      if (std::find(said.begin(), said.end(), moment) != said.end()) continue;
+      said.push_back(moment);
+      table.add({human_bytes(bytes), moment});
+    }
     out += "Highest moments\n" + table.str(style, 2);
   }
   if (!heading.serve) {

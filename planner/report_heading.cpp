@@ -32,9 +32,14 @@ Heading heading(const Problem& problem, const Layout& layout) {
   out.layout = describe(problem, layout);
   out.serve = problem.job->serve;
   if (out.serve) out.context = problem.job->context.to_int64();
-  out.reserved_note = fmt::format("× {}", human({problem.inventory.reserved_factor, kCount}));
-  if (!problem.inventory.reserved_source.empty())
-    out.reserved_note += ", " + problem.inventory.reserved_source;
+  if (problem.inventory.reserved_factor == Rational(1)) {
+    out.reserved_note = "as allocated: no segments are counted";
+  } else {
+    out.reserved_note =
+        fmt::format("allocated × {}", human({problem.inventory.reserved_factor, kCount}));
+    if (!problem.inventory.reserved_source.empty())
+      out.reserved_note += ", " + problem.inventory.reserved_source;
+  }
   out.recompute_modes = problem.inventory.recompute_modes;
   return out;
 }

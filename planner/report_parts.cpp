@@ -110,11 +110,10 @@ std::string signed_bytes(Int128 bytes) {
 }
 
 std::string title(const Heading& heading, const Bill& bill, const Style& style) {
-  std::string out =
-      paragraph(style,
-                fmt::format("{} · {}, {} parameters · {} · {}", heading.job, heading.model,
-                            grouped(bill.params), heading.framework, heading.cluster),
-                2);
+  std::string out = paragraph(
+      style,
+      fmt::format("{} · {}, {} parameters", heading.job, heading.model, grouped(bill.params)), 2);
+  out += paragraph(style, fmt::format("{} on {}", heading.framework, heading.cluster), 2);
   if (!heading.layout.empty()) out += paragraph(style, heading.layout, 2);
   return out;
 }

@@ -51,8 +51,8 @@ inline StageBill stage(std::int64_t number, std::int64_t in_flight) {
       "Megatron-LM: param_and_grad_buffer.py");
   put(out, "master", Category::master, 17 * kGiB / 2, "4 * params_on_gpu / shard", "always",
       "tp, pp, shard", "Megatron-LM: distrib_optimizer.py");
-  put(out, "m", Category::moments, 17 * kGiB / 2, "4 * params_on_gpu / shard", "from first step",
-      "tp, pp, shard", "adamw");
+  put(out, "m", Category::moments, 17 * kGiB / 2, "4 * params_on_gpu / shard",
+      "from the first step", "tp, pp, shard", "adamw");
   put(out, "input of q, k, v", Category::activations, in_flight * kGiB,
       "2 * 8,192 * mbs * seq / (cp * tp) * in_flight * layers_on_stage", "micro-batch", "tp, cp",
       "TransformerEngine: module/layernorm_linear.py");
@@ -101,7 +101,7 @@ inline report::Heading training_heading() {
   out.framework = "megatron";
   out.cluster = "64 × h100_sxm (8 nodes)";
   out.layout = "tp 8 · pp 4 · dp 2 · zero 1 · mbs 1";
-  out.reserved_note = "× 1.04, until the allocator is replayed";
+  out.reserved_note = "allocated × 1.04, framework megatron";
   return out;
 }
 
@@ -138,7 +138,7 @@ inline report::Heading serving_heading() {
   out.cluster = "1 × h200";
   out.serve = true;
   out.context = 32'768;
-  out.reserved_note = "× 1";
+  out.reserved_note = "as allocated: no segments are counted";
   return out;
 }
 

@@ -18,8 +18,8 @@ namespace {
 
 const std::string kFits80 = R"(fits: stage 0 needs 59.57 GiB of 79.18 GiB (19.61 GiB left, 24.8 %), at
   backward of layer 19, linear down
-pretrain · llama3_70b, 70,553,706,496 parameters · megatron · 64 × h100_sxm (8
-  nodes)
+pretrain · llama3_70b, 70,553,706,496 parameters
+megatron on 64 × h100_sxm (8 nodes)
 tp 8 · pp 4 · dp 2 · zero 1 · mbs 1
 
 stage 0, 20 layers, 4 micro-batches in flight
@@ -41,30 +41,30 @@ All stages
      stage 3      20          1  42.50 GiB     3.00 GiB  5.07 GiB  50.57 GiB
 
 Items
-      bytes  item              lifetime         divided by     from
+      bytes  item              lifetime             divided by     from
   weights
-   8.50 GiB  weights           always           tp, pp         [1]
+   8.50 GiB  weights           always               tp, pp         [1]
              = 2 * params_on_gpu
   gradients
-  17.00 GiB  gradients         always           tp, pp         [2]
+  17.00 GiB  gradients         always               tp, pp         [2]
              = 4 * params_on_gpu
   master
-   8.50 GiB  master            always           tp, pp, shard  [3]
+   8.50 GiB  master            always               tp, pp, shard  [3]
              = 4 * params_on_gpu / shard
   moments
-   8.50 GiB  m                 from first step  tp, pp, shard  [4]
+   8.50 GiB  m                 from the first step  tp, pp, shard  [4]
              = 4 * params_on_gpu / shard
   activations · 12.00 GiB
-   8.00 GiB  input of glu      micro-batch      tp, cp         [5]
+   8.00 GiB  input of glu      micro-batch          tp, cp         [5]
              = 4 * 28,672 * mbs * seq / (cp * tp) * in_flight * layers_on_stage
-   4.00 GiB  input of q, k, v  micro-batch      tp, cp         [5]
+   4.00 GiB  input of q, k, v  micro-batch          tp, cp         [5]
              = 2 * 8,192 * mbs * seq / (cp * tp) * in_flight * layers_on_stage
    3.00 MiB  3 smaller items
   workspace
-  64.00 MiB  cuBLAS            always                          [6]
+  64.00 MiB  cuBLAS            always                              [6]
              = 2 * 32 MiB
   overhead
-   3.00 GiB  NCCL              always                          [7]
+   3.00 GiB  NCCL              always                              [7]
              = 12 MiB * channels * peers
   fragmentation · 2.00 GiB
    2.00 GiB  fragmentation
@@ -82,7 +82,7 @@ Items
 Counters
   live tensors           54.57 GiB
   allocated              54.57 GiB  3.00 MiB of rounding
-  reserved               56.57 GiB  × 1.04, until the allocator is replayed
+  reserved               56.57 GiB  allocated × 1.04, framework megatron
   outside the allocator   3.00 GiB  context, libraries, communicators
   peak                   59.57 GiB  63,961,038,848 B
 
@@ -93,7 +93,8 @@ First step 51.07 GiB · between steps 45.00 GiB · optimizer step 47.00 GiB
 )";
 
 const std::string kFits120 = R"(fits: stage 0 needs 59.57 GiB of 79.18 GiB (19.61 GiB left, 24.8 %), at backward of layer 19, linear down
-pretrain · llama3_70b, 70,553,706,496 parameters · megatron · 64 × h100_sxm (8 nodes)
+pretrain · llama3_70b, 70,553,706,496 parameters
+megatron on 64 × h100_sxm (8 nodes)
 tp 8 · pp 4 · dp 2 · zero 1 · mbs 1
 
 stage 0, 20 layers, 4 micro-batches in flight
@@ -115,25 +116,27 @@ All stages
      stage 3      20          1  8.50 GiB  17.00 GiB  17.00 GiB     3.00 GiB  64.00 MiB  5.00 GiB  50.57 GiB
 
 Items
-      bytes  item              formula                             lifetime         divided by     from
+      bytes  item              formula                         lifetime             divided by     from
   weights
-   8.50 GiB  weights           2 * params_on_gpu                   always           tp, pp         [1]
+   8.50 GiB  weights           2 * params_on_gpu               always               tp, pp         [1]
   gradients
-  17.00 GiB  gradients         4 * params_on_gpu                   always           tp, pp         [2]
+  17.00 GiB  gradients         4 * params_on_gpu               always               tp, pp         [2]
   master
-   8.50 GiB  master            4 * params_on_gpu / shard           always           tp, pp, shard  [3]
+   8.50 GiB  master            4 * params_on_gpu / shard       always               tp, pp, shard  [3]
   moments
-   8.50 GiB  m                 4 * params_on_gpu / shard           from first step  tp, pp, shard  [4]
+   8.50 GiB  m                 4 * params_on_gpu / shard       from the first step  tp, pp, shard  [4]
   activations · 12.00 GiB
-   8.00 GiB  input of glu      4 * 28,672 * mbs * seq / (cp * tp)  micro-batch      tp, cp         [5]
-                               * in_flight * layers_on_stage
-   4.00 GiB  input of q, k, v  2 * 8,192 * mbs * seq / (cp * tp)   micro-batch      tp, cp         [5]
-                               * in_flight * layers_on_stage
+   8.00 GiB  input of glu      4 * 28,672 * mbs * seq / (cp *  micro-batch          tp, cp         [5]
+                               tp) * in_flight *
+                               layers_on_stage
+   4.00 GiB  input of q, k, v  2 * 8,192 * mbs * seq / (cp *   micro-batch          tp, cp         [5]
+                               tp) * in_flight *
+                               layers_on_stage
    3.00 MiB  3 smaller items
   workspace
-  64.00 MiB  cuBLAS            2 * 32 MiB                          always                          [6]
+  64.00 MiB  cuBLAS            2 * 32 MiB                      always                              [6]
   overhead
-   3.00 GiB  NCCL              12 MiB * channels * peers           always                          [7]
+   3.00 GiB  NCCL              12 MiB * channels * peers       always                              [7]
   fragmentation · 2.00 GiB
    2.00 GiB  fragmentation     0.04 * allocated
    3.00 MiB  block rounding
@@ -149,7 +152,7 @@ Items
 Counters
   live tensors           54.57 GiB
   allocated              54.57 GiB  3.00 MiB of rounding
-  reserved               56.57 GiB  × 1.04, until the allocator is replayed
+  reserved               56.57 GiB  allocated × 1.04, framework megatron
   outside the allocator   3.00 GiB  context, libraries, communicators
   peak                   59.57 GiB  63,961,038,848 B
 
@@ -161,8 +164,8 @@ First step 51.07 GiB · between steps 45.00 GiB · optimizer step 47.00 GiB
 
 const std::string kOver80 = R"(does not fit: stage 0 needs 59.57 GiB of 50.00 GiB (9.57 GiB over), at
   backward of layer 19, linear down
-pretrain · llama3_70b, 70,553,706,496 parameters · megatron · 64 × h100_sxm (8
-  nodes)
+pretrain · llama3_70b, 70,553,706,496 parameters
+megatron on 64 × h100_sxm (8 nodes)
 tp 8 · pp 4 · dp 2 · zero 1 · mbs 1
 
 stage 0, 20 layers, 4 micro-batches in flight
@@ -186,8 +189,8 @@ All stages
 
 const std::string kAscii80 = R"(fits: stage 0 needs 59.57 GiB of 79.18 GiB (19.61 GiB left, 24.8 %), at
   backward of layer 19, linear down
-pretrain - llama3_70b, 70,553,706,496 parameters - megatron - 64 x h100_sxm (8
-  nodes)
+pretrain - llama3_70b, 70,553,706,496 parameters
+megatron on 64 x h100_sxm (8 nodes)
 tp 8 - pp 4 - dp 2 - zero 1 - mbs 1
 
 stage 0, 20 layers, 4 micro-batches in flight
@@ -211,8 +214,8 @@ All stages
 
 const std::string kStage2 = R"(fits: stage 0 needs 59.57 GiB of 79.18 GiB (19.61 GiB left, 24.8 %), at
   backward of layer 19, linear down
-pretrain · llama3_70b, 70,553,706,496 parameters · megatron · 64 × h100_sxm (8
-  nodes)
+pretrain · llama3_70b, 70,553,706,496 parameters
+megatron on 64 × h100_sxm (8 nodes)
 tp 8 · pp 4 · dp 2 · zero 1 · mbs 1
 
 stage 2, 20 layers, 2 micro-batches in flight, at backward of layer 19, linear
@@ -231,7 +234,8 @@ stage 2, 20 layers, 2 micro-batches in flight, at backward of layer 19, linear
 
 const std::string kServing80 = R"(11 sequences of 32,768 tokens fit: each GPU needs 121.5 GiB of 140.0 GiB
   (18.50 GiB left, 13.2 %), at a prefill step
-long · llama3_70b, 70,553,706,496 parameters · vllm · 1 × h200
+long · llama3_70b, 70,553,706,496 parameters
+vllm on 1 × h200
 
 each GPU, 80 layers
                                            HBM 140.0 GiB ▼
@@ -258,7 +262,7 @@ Items
 Counters
   live tensors           121.0 GiB
   allocated              121.0 GiB  0 B of rounding
-  reserved               121.0 GiB  × 1
+  reserved               121.0 GiB  as allocated: no segments are counted
   outside the allocator  512.0 MiB  context, libraries, communicators
   peak                   121.5 GiB  130,459,631,616 B
 
