@@ -29,9 +29,10 @@ std::optional<eval::Enumeration> words_of(const ast::Entry& parameter) {
 class ParameterScope final : public eval::Scope {
  public:
   ParameterScope(const ModelSource& model, eval::Evaluator& evaluator) : evaluator_(evaluator) {
+    slots_.reserve(model.parameters.size());
     for (const ModelSource::Parameter& parameter : model.parameters) {
       slots_.push_back({&parameter, words_of(*parameter.entry), {}, State::unknown});
-      if (parameter.entry->value2 == nullptr || slots_.back().words) continue;
+      by_name_.try_emplace(parameter.entry->name.text, &slots_.back());
     }
   }
 
@@ -50,12 +51,10 @@ class ParameterScope final : public eval::Scope {
 
  protected:
   const eval::Value* make(std::string_view wanted) const override {
-    for (Slot& slot : slots_) {
-      if (name(slot) != wanted) continue;
-      compute(slot);
-      return &slot.value;
-    }
-    return nullptr;
+    const auto at = by_name_.find(wanted);
+    if (at == by_name_.end()) return nullptr;
+    compute(*at->second);
+    return &at->second->value;
   }
 
   std::vector<std::string> made_names() const override {
@@ -138,6 +137,7 @@ class ParameterScope final : public eval::Scope {
 
   eval::Evaluator& evaluator_;
   mutable std::vector<Slot> slots_;
+  std::unordered_map<std::string_view, Slot*> by_name_;
   mutable std::vector<Slot*> path_;
 };
 
@@ -202,9 +202,10 @@ bool Elaborator::statement(const ast::Entry& entry, eval::Scope& root, eval::Sco
       if (items_ != nullptr && seen_items_.insert(&entry).second) items_->push_back(&entry);
       return true;
     case ast::EntryKind::ret: {
-      if (result == nullptr || &root != &scope) {
-        fail(entry.span, result == nullptr ? "a model returns nothing: it ends with its loss"
-                                           : "'return' stands at the end of a block");
+      if (result == nullptr) {
+        fail(entry.span, frames_.empty()
+                             ? "a model returns nothing: it ends with its loss"
+                             : "'return' stands at the end of a block, not in a repeat");
         return true;
       }
       std::optional<eval::Value> value = evaluator_.eval(*entry.value, scope);
@@ -212,7 +213,7 @@ bool Elaborator::statement(const ast::Entry& entry, eval::Scope& root, eval::Sco
       return true;
     }
     case ast::EntryKind::param:
-      if (result == nullptr) return true;  // a model's parameters are computed already
+      if (frames_.empty()) return true;  // a model's parameters are computed already
       fail(entry.span, "a block's parameters stand in its parentheses",
            fmt::format("block NAME(x, {})", entry.name.text));
       return true;

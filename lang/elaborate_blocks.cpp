@@ -56,7 +56,8 @@ void Elaborator::explain(Diagnostic& d) const {
   std::size_t shown = 0;
   for (std::size_t i = frames_.size(); i-- > 0 && shown < kShownFrames; ++shown)
     d.label(frames_[i].call, fmt::format("in block '{}', called here", frames_[i].block->name));
-  if (d.span.file != model_.span.file || d.span.begin < model_.span.begin)
+  const Span place = frames_.empty() ? d.span : frames_.front().call;
+  if (place.file != model_.span.file || place.begin < model_.span.begin)
     d.label(model_.span, fmt::format("while model '{}' is built", model_.name));
 }
 

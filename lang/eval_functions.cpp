@@ -25,8 +25,9 @@ constexpr std::array kFunctions = {
 constexpr std::int64_t kLogBits = 62;
 
 const Function* find_function(std::string_view name) {
+  if (name.empty()) return nullptr;
   for (const Function& function : kFunctions)
-    if (function.name == name) return &function;
+    if (function.name.front() == name.front() && function.name == name) return &function;
   return nullptr;
 }
 

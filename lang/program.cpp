@@ -12,7 +12,6 @@ std::string_view name(OpKind kind) {
       PLIMSOLL_OP_KINDS(X)
 #undef X
   };
-  if (kind == OpKind::add) return "+";
   return kNames[static_cast<std::size_t>(kind)];
 }
 

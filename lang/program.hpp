@@ -15,21 +15,23 @@
 /// in segments (layers and what stands beside them). Widths are numbers; tokens are symbolic.
 namespace plimsoll {
 
-#define PLIMSOLL_OP_KINDS(X)                                                               \
-  X(embedding)                                                                             \
-  X(input)                                                                                 \
-  X(merge)                                                                                 \
-  X(learned_positions)                                                                     \
-  X(relative_bias) X(rope) X(linear) X(rmsnorm) X(layernorm) X(attention) X(gelu) X(relu)  \
-      X(squared_relu) X(silu) X(tanh) X(softcap) X(add) X(mul) X(glu) X(concat) X(dropout) \
-          X(experts) X(combine) X(mamba2) X(cross_entropy)
+#define PLIMSOLL_OP_KINDS(X)                                                                       \
+  X(embedding)                                                                                     \
+  X(input)                                                                                         \
+  X(merge)                                                                                         \
+  X(learned_positions)                                                                             \
+  X(relative_bias)                                                                                 \
+  X(rope) X(linear) X(rmsnorm) X(layernorm) X(attention) X(gelu) X(relu) X(squared_relu) X(silu)   \
+      X(tanh) X(softcap) X(add) X(mul) X(glu) X(concat) X(dropout) X(experts) X(combine) X(mamba2) \
+          X(cross_entropy)
 
 enum class OpKind : std::uint8_t {
 #define X(name) name,
   PLIMSOLL_OP_KINDS(X)
 #undef X
 };
-/// The op's word in the language; `combine` (the end of an experts op) has none of its own.
+/// The op's word in the language (`add` and `mul` for + and *); `combine` ends an experts op and
+/// has none.
 std::string_view name(OpKind);
 
 /// How a value's width or a weight lies on the ranks of a tensor-parallel group.

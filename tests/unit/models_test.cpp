@@ -2,7 +2,7 @@
 // Copyright The Plimsoll Authors
 #include "tests/unit/models.hpp"
 
-#include <chrono>
+#include <ctime>
 #include <sstream>
 
 #include "tests/catch.hpp"
@@ -46,17 +46,16 @@ TEST_CASE("every published model of the prelude has its exact parameter count", 
   CHECK(models.said() == "");
 }
 
-TEST_CASE("how long a large model takes to elaborate", "[models]") {
+TEST_CASE("how long a large model takes to elaborate (printed, not judged)", "[models]") {
   Models models;
   models.add_prelude();
   const ModelSource source = models.source("llama_3_1_405b");
-  const auto start = std::chrono::steady_clock::now();
   constexpr int kTimes = 20;
   std::size_t ops = 0;
+  const std::clock_t start = std::clock();
   for (int i = 0; i < kTimes; ++i)
     ops = elaborate(source, models.pool, models.diagnostics)->ops.size();
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  INFO("llama_3_1_405b: " << ops << " ops in " << took.count() / kTimes << " ms");
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   CHECK(ops > 1000);
-  WARN("llama_3_1_405b: " << ops << " ops in " << took.count() / kTimes << " ms");
+  WARN("llama_3_1_405b: " << ops << " ops in " << 1e3 * seconds / kTimes << " ms of CPU");
 }
