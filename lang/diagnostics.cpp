@@ -84,6 +84,19 @@ Cell cell_at(std::string_view line, std::size_t at, int column) {
   return {at, at + size, std::string(line.substr(at, size)), display_width(code)};
 }
 
+/// A message without what would disturb a terminal: names and strings in it come from the file.
+std::string printable(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    std::uint32_t code = 0;
+    const std::size_t size = decode_utf8(text.substr(at), code);
+    const bool shown = size > 0 && code >= 0x20 && !(code >= 0x7F && code < 0xA0);
+    result += shown ? text.substr(at, size) : kReplacement;
+    at += std::max<std::size_t>(size, 1);
+  }
+  return result;
+}
+
 /// The part of \a line to show so that \a focus (a byte of it) is in view.
 struct View {
   std::vector<Cell> cells;
@@ -142,14 +155,15 @@ class Renderer {
     out_ += painted(kBold, placed ? sources_.where(diagnostic.span) : "plimsoll") +
             painted(kBold, ": ");
     out_ += painted(colour_of(diagnostic.severity), fmt::format("{}: ", word(diagnostic.severity)));
-    out_ += painted(kBold, diagnostic.message) + '\n';
+    out_ += painted(kBold, printable(diagnostic.message)) + '\n';
     gutter_ = placed ? digits(line_of(diagnostic.span)) : 1;
     for (const Label& label : diagnostic.labels)
       if (is_placed(label.span)) gutter_ = std::max(gutter_, digits(line_of(label.span)));
     if (placed) quote(diagnostic);
     for (const Label& label : diagnostic.labels)
-      if (!is_placed(label.span)) margin("=", label.text);
-    if (!diagnostic.help.empty()) margin("=", painted(kBlue, "help: ") + diagnostic.help);
+      if (!is_placed(label.span)) margin("=", printable(label.text));
+    if (!diagnostic.help.empty())
+      margin("=", painted(kBlue, "help: ") + printable(diagnostic.help));
   }
 
  private:
@@ -240,7 +254,7 @@ class Renderer {
     if (marks > 1) marked.append(marks - 1, rest);
     out_ += painted(kBlue, fmt::format(" {:{}} |", "", gutter_)) + ' ' + blanks +
             painted(colour, marked);
-    if (!text.empty()) out_ += ' ' + painted(kBlue, text);
+    if (!text.empty()) out_ += ' ' + painted(kBlue, printable(text));
     out_ += '\n';
   }
 

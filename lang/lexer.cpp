@@ -146,7 +146,7 @@ class Lexer {
     const std::size_t begin = at_;
     at_ = close + 1;
     diagnostics_.error(span(begin, at_), "a string stands in double quotes")
-        .with_help(fmt::format("write \"{}\"", shortened_text(slice(begin + 1, close))));
+        .with_help(fmt::format("write \"{}\"", shortened(slice(begin + 1, close))));
     add(Kind::string, begin);
     return true;
   }
@@ -231,7 +231,7 @@ class Lexer {
     }
   }
 
-  static std::string_view shortened(std::string_view text) { return text.substr(0, 40); }
+  static std::string_view shortened(std::string_view text) { return cut_text(text, 40); }
 
   /// The end of a word, with a glued "/s" or "/h" where a unit may have one, or of '%'.
   std::size_t end_of_unit_word(std::size_t at) const {
@@ -365,7 +365,7 @@ class Lexer {
     Diagnostic& error = diagnostics_.error(
         span(begin, at_),
         control ? fmt::format("a control character (0x{:02X}) has no meaning here", code)
-                : fmt::format("'{}' has no meaning here", shortened_text(text)));
+                : fmt::format("'{}' has no meaning here", shortened(text)));
     if (!help.empty()) {
       error.with_help(std::string(help));
     } else if (code >= 0x80) {
@@ -376,14 +376,6 @@ class Lexer {
       error.with_help("take it out; a comment begins with '#'");
     }
     if (meant != Kind::end) add(meant, begin);
-  }
-
-  /// At most some 40 bytes, cut between characters.
-  static std::string_view shortened_text(std::string_view text) {
-    if (text.size() <= 40) return text;
-    std::size_t end = 40;
-    while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-    return text.substr(0, end);
   }
 
   static bool is_unknown(char c) {

@@ -19,7 +19,8 @@ namespace plimsoll::syntax {
   X(kw_repeat, "repeat")                                                                           \
   X(kw_as, "as")                                                                                   \
   X(kw_return, "return")                                                                           \
-  X(kw_item, "item") X(kw_require, "require") X(kw_prefer, "prefer") X(kw_minimize, "minimize")    \
+  X(kw_item, "item")                                                                               \
+  X(kw_require, "require") X(kw_prefer, "prefer") X(kw_minimize, "minimize")                       \
       X(kw_maximize, "maximize") X(kw_use, "use") X(kw_and, "and") X(kw_or, "or") X(kw_not, "not") \
           X(kw_in, "in") X(kw_if, "if") X(kw_true, "true") X(kw_false, "false") X(left_paren, "(") \
               X(right_paren, ")") X(left_bracket, "[") X(right_bracket, "]") X(left_brace, "{")    \
@@ -75,6 +76,8 @@ struct Token {
 std::vector<Token> lex(const Sources&, std::uint32_t file, std::vector<ast::Comment>&,
                        Diagnostics&);
 
+/// At most \a bytes bytes of \a text, cut between characters.
+std::string_view cut_text(std::string_view text, std::size_t bytes);
 /// How errors name a kind of token: "'{'", "a name", "the end of the file".
 std::string_view name_of(Kind);
 /// Reserved words, words that begin an entry, and kinds of declarations, for "did you mean".

@@ -109,6 +109,12 @@ const Habit* find_habit(std::string_view text) {
   return nullptr;
 }
 
+std::string_view cut_text(std::string_view text, std::size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+  return text.substr(0, bytes);
+}
+
 std::string_view name_of(Kind kind) {
   switch (kind) {
     case Kind::end:

@@ -41,14 +41,9 @@ bool begins_entry(const Token* token) {
 
 std::string quoted(const State& state, const Token& token) {
   if (token.kind == Kind::end) return "the end of the file";
-  std::string_view text = state.spelling(token);
-  std::string_view ellipsis;
-  if (text.size() > kMaxQuoted) {
-    std::size_t end = kMaxQuoted;
-    while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-    text = text.substr(0, end);
-    ellipsis = "…";
-  }
+  const std::string_view whole = state.spelling(token);
+  const std::string_view text = cut_text(whole, kMaxQuoted);
+  const std::string_view ellipsis = text.size() < whole.size() ? "…" : "";
   if (token.kind == Kind::string) return fmt::format("{}{}", text, ellipsis);
   return fmt::format("'{}{}'", text, ellipsis);
 }

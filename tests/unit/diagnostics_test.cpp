@@ -145,6 +145,19 @@ TEST_CASE("colour is only added, never text", "[diagnostics]") {
   CHECK(coloured == diagnostics.render(sources, false));
 }
 
+TEST_CASE("what a message quotes cannot disturb a terminal", "[diagnostics]") {
+  Sources sources;
+  sources.add("t.plan", "abc\n");
+  Diagnostics diagnostics;
+  diagnostics.error({0, 0, 1}, "got '\x1B[2J\xFF'").label({0, 1, 2}, "\x07").with_help("\u00E9\n");
+  CHECK(diagnostics.render(sources, false) ==
+        "t.plan:1:1: error: got '\uFFFD[2J\uFFFD'\n"
+        " 1 | abc\n"
+        "   | ^\n"
+        "   |  - \uFFFD\n"
+        "   = help: \u00E9\uFFFD\n");
+}
+
 TEST_CASE("did you mean", "[diagnostics]") {
   const std::vector<std::string> names = {"h100_sxm", "h100_pcie", "a100_80gb",
                                           "tp",       "pp",        "step_time"};

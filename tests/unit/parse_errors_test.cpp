@@ -168,6 +168,8 @@ TEST_CASE("bytes that are no text", "[parse]") {
   CHECK(only_error("layout a { tp = 8 \x01 }") == "a control character (0x01) has no meaning here");
   CHECK(only_error("model m { x = " + std::string(400, '9') + " }") ==
         "the number does not fit in 128 bits");
+  CHECK(Parsed("layout a { tp = 8 \"" + repeated("\x8F", 100) + "\" }").diagnostics.error_count() ==
+        2);
   CHECK(Parsed("# caf\u00E9\r\nlayout a { }\r\n").said().empty());
 }
 
