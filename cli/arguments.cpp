@@ -6,10 +6,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 
 #include "cli/version.hpp"
 #include "lang/diagnostics.hpp"
+#include "lang/units.hpp"
 
 namespace plimsoll::cli {
 namespace {
@@ -17,6 +19,9 @@ namespace {
 constexpr std::string_view kShortPage =
     R"(plimsoll: what a training or serving job puts in each GPU's memory, and which layout fits.
 
+  plimsoll plan FILE       the best layout of a job, and what comes close
+  plimsoll bill FILE       what fills each GPU at one layout, item by item
+  plimsoll check FILE      look for mistakes; say what the file declares
   plimsoll fmt FILE        the file in canonical form
 
 FILE is a .plan file, or - for standard input. A first one to try:
@@ -27,11 +32,42 @@ FILE is a .plan file, or - for standard input. A first one to try:
 'plimsoll COMMAND --help' has every option; examples/ is a course in eight files.
 )";
 
+/// "30", "30s", "2min"; nullopt where it is no time above 0.
+std::optional<double> time_in_seconds(const std::string& text) try {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const auto value = Rational::parse(text.substr(0, digits));
+  const auto unit = find_unit(digits == text.size() ? "s" : text.substr(digits));
+  if (!value || value->sign() <= 0 || !unit || unit->dimension != kSeconds) return std::nullopt;
+  return (*value * unit->scale).to_double();
+} catch (const ArithmeticError&) {
+  return std::nullopt;
+}
+
 class Parser {
  public:
   Parser() {
     app_.set_version_flag("-V,--version", version_text(), "The version and what it was built with");
     app_.require_subcommand(0, 1);
+    json(command("check", "Look for mistakes; say in a line what each declaration is"));
+    auto* bill =
+        command("bill", "What fills each GPU at one layout, item by item, at its worst moment");
+    job(bill);
+    bill->add_option("--layout", options_.layout,
+                     "The layout to price; else the file's only one, else the plan's best");
+    whole_number(bill, "--stage", 0, options_.stage,
+                 "The pipeline stage whose items are listed; else the fullest");
+    bill->add_option("--against", options_.against,
+                     "Set the bill under another framework beside it");
+    json(bill);
+    auto* plan = command(
+        "plan", "Search for the best layout; or why nothing fits and what would change that");
+    job(plan);
+    whole_number(plan, "--top", 1, options_.top, "How many layouts to show, the best included (3)");
+    whole_number(plan, "--budget", 1, options_.budget,
+                 "Look at so many candidates at most: the same answer on every machine");
+    seconds(plan, "--timeout", options_.timeout,
+            "Stop after a time such as 30s: goes by the clock");
+    json(plan);
     auto* format = command("fmt", "The file in canonical form, on standard output");
     format->add_flag("--write", options_.write, "Change the files in place instead");
     format->add_flag("--check", options_.check,
@@ -66,6 +102,37 @@ class Parser {
     made->add_option("FILE", options_.files, "A .plan file, or - for standard input");
     return made;
   }
+  void job(CLI::App* to) {
+    to->add_option("--job", options_.job, "The job, where the file has several");
+  }
+  template <class Number>
+  static void whole_number(CLI::App* to, const std::string& name, std::int64_t least,
+                           Number& number, const std::string& description) {
+    const auto read = [=, &number](const std::string& text) {
+      std::int64_t value = 0;
+      const char* end = text.data() + text.size();
+      const auto [at, error] = std::from_chars(text.data(), end, value);
+      if (error != std::errc() || at != end || value < least)
+        throw CLI::ValidationError(
+            fmt::format("{} expects a whole number of at least {}, found '{}'", name, least, text));
+      number = value;
+    };
+    to->add_option_function<std::string>(name, read, description)->type_name("N");
+  }
+  static void seconds(CLI::App* to, const std::string& name, std::optional<double>& number,
+                      const std::string& description) {
+    const auto read = [=, &number](const std::string& text) {
+      number = time_in_seconds(text);
+      if (!number)
+        throw CLI::ValidationError(
+            fmt::format("{} expects a time such as 30s or 2min, found '{}'", name, text));
+    };
+    to->add_option_function<std::string>(name, read, description)->type_name("TIME");
+  }
+  void json(CLI::App* to) {
+    to->add_flag("--json", options_.json, "Print one JSON object instead");
+  }
+
   std::variant<Options, Outcome> with_files() const {
     if (options_.files.empty())
       return user_error(fmt::format("{} needs a file", options_.command),

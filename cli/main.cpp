@@ -21,7 +21,10 @@ using Command = Outcome (*)(const Options&, const Terminal&);
 
 const std::map<std::string, Command>& commands() {
   static const std::map<std::string, Command> all = {
+      {"bill", bill},
+      {"check", check},
       {"fmt", format},
+      {"plan", plan},
   };
   return all;
 }

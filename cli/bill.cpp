@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include <fmt/format.h>
+
+#include "cli/command.hpp"
+#include "cli/problem.hpp"
+#include "lang/module.hpp"
+#include "planner/peak.hpp"
+#include "planner/report_bill.hpp"
+
+namespace plimsoll::cli {
+namespace {
+
+/// The same job and layout under another framework, set beside the first bill.
+Outcome side_by_side(const Problem& problem, const Layout& layout, const Bill& own,
+                     const std::string& framework, const report::Style& style, Diagnostics& diags) {
+  const Module& module = *problem.module;
+  if (module.framework(framework) == nullptr) {
+    const std::string near = did_you_mean(framework, module.names("framework"));
+    return user_error(fmt::format("unknown framework '{}' after --against", framework),
+                      near.empty() ? fmt::format("the frameworks are {}",
+                                                 fmt::join(module.names("framework"), ", "))
+                                   : fmt::format("did you mean '{}'?", near));
+  }
+  Job job = *problem.job;
+  job.framework = framework;
+  // What only the first framework knows has no meaning under the other, whose defaults hold.
+  job.loss.clear();
+  job.grads.clear();
+  job.switches.clear();
+  const auto other = make_problem(module, job, diags);
+  if (!other) return {};
+  Layout same = layout;
+  resolve(*other, same);
+  return {kDone,
+          report::against_text(report::heading(problem, layout), own, report::heading(*other, same),
+                               plimsoll::bill(*other, same), style),
+          ""};
+}
+
+}  // namespace
+
+Outcome bill(const Options& options, const Terminal& terminal) {
+  return with_problem(
+      options, terminal, [&](const Problem& problem, Diagnostics& diags) -> Outcome {
+        const auto layout = pick_layout(problem, options, diags);
+        if (!layout)
+          return {kNoLayoutFits, "",
+                  fmt::format("plimsoll: no layout of '{}' is possible\n"
+                              "help: 'plimsoll plan' says which condition leaves none\n",
+                              problem.job->name)};
+        const Bill priced = plimsoll::bill(problem, *layout);
+        const auto stages = static_cast<std::int64_t>(priced.stages.size());
+        if (options.stage && *options.stage >= stages)
+          return user_error(
+              fmt::format("there is no stage {}; the layout has {}", *options.stage, stages),
+              fmt::format("give --stage a number from 0 to {}", stages - 1));
+        if (!options.against.empty())
+          return side_by_side(problem, *layout, priced, options.against, terminal.style, diags);
+        const report::Heading heading = report::heading(problem, *layout);
+        return {kDone,
+                options.json ? report::bill_json(heading, priced)
+                             : report::bill_text(heading, priced, terminal.style, options.stage),
+                ""};
+      });
+}
+
+}  // namespace plimsoll::cli

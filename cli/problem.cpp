@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "cli/problem.hpp"
+
+#include <utility>
+
+#include "cli/files.hpp"
+#include "lang/module.hpp"
+#include "planner/enumerate.hpp"
+
+namespace plimsoll::cli {
+
+Outcome with_problem(const Options& options, const Terminal& terminal, const WithProblem& command) {
+  auto input = read_input(options.file());
+  if (auto* unreadable = std::get_if<Outcome>(&input)) return std::move(*unreadable);
+  auto& [name, text] = std::get<Input>(input);
+  Diagnostics diags;
+  const Module module = compile(name, std::move(text), diags);
+  Outcome outcome;
+  if (!diags.has_errors())
+    if (const Job* job = find_job(module, options.job, diags))
+      if (const auto problem = make_problem(module, *job, diags))
+        outcome = command(*problem, diags);
+  const std::string said = diags.render(module.sources(), terminal.colour_err);
+  if (diags.has_errors()) return {kUserError, "", said};
+  outcome.err.insert(0, said);
+  return outcome;
+}
+
+std::optional<Layout> pick_layout(const Problem& problem, const Options& options,
+                                  Diagnostics& diags) {
+  const LayoutDecl* named = find_layout(*problem.module, options.layout, diags);
+  if (diags.has_errors()) return std::nullopt;
+  if (named != nullptr) return layout_from(problem, named, diags);
+  const PlanResult planned = plan(problem, {.top = 1, .budget = {}, .stop = {}}, diags);
+  if (planned.best) return planned.best->layout;
+  if (planned.tightest) return planned.tightest->layout;
+  return std::nullopt;
+}
+
+}  // namespace plimsoll::cli
