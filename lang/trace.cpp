@@ -191,9 +191,11 @@ class Builder {
           k.retained = !is_dropped(k);
           break;
         case RecomputePolicy::keep:
-          k.retained = k.value == kNone
-                           ? k.of_segment || matches(op(k.made_at))
-                           : producer_.count(k.value) && matches(op(producer_.at(k.value)));
+          // Copies of its inputs are no result of an op.
+          k.retained =
+              k.value == kNone
+                  ? k.of_segment || (matches(op(k.made_at)) && !k.name.ends_with("_expanded"))
+                  : producer_.count(k.value) && matches(op(producer_.at(k.value)));
           break;
       }
     }
