@@ -22,7 +22,7 @@ ast::File parse(const Sources& sources, std::uint32_t file, Diagnostics& diagnos
   syntax::State state{sources, file, text, tokens.data(), &tokens.back(), diagnostics, result};
   try {
     syntax::parse_tokens(state);
-  } catch (const syntax::TooDeep&) {
+  } catch (const syntax::GiveUp&) {
     // Reported where it was thrown; the declarations before it stand.
   }
   return result;

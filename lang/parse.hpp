@@ -12,6 +12,7 @@ namespace plimsoll {
 inline constexpr std::uint32_t kMaxFileBytes = 16u << 20;
 inline constexpr int kMaxNesting = 200;  ///< of brackets of all kinds, blocks of entries included
 inline constexpr int kMaxDepth = 500;  ///< of the tree of one expression: long chains of operators
+inline constexpr int kMaxErrors = 10'000;  ///< after so many a file is given up
 
 /// Parses one file of \a sources. Every independent syntax error is reported; what could be
 /// understood is returned even then. The only door to the grammar (Boost.Spirit X3 stays behind

@@ -158,7 +158,7 @@ void adopt(State& state, ast::Expr& parent, ast::Argument child) {
         .error(parent.op_span ? parent.op_span : parent.span,
                fmt::format("more than {} operations inside one another", kMaxDepth))
         .with_help("give parts of the expression a name");
-    throw TooDeep{};
+    throw GiveUp{};
   }
   parent.args.push_back(std::move(child));
 }
@@ -167,14 +167,14 @@ void too_deep(State& state, const Token& token) {
   state.diagnostics
       .error(state.span(token), fmt::format("nested more than {} levels deep", kMaxNesting))
       .with_help("give inner parts a name of their own");
-  throw TooDeep{};
+  throw GiveUp{};
 }
 
 void too_long(State& state, const Token& token) {
   state.diagnostics
       .error(state.span(token), fmt::format("more than {} operators in a row", kMaxDepth))
       .with_help("give parts of the expression a name");
-  throw TooDeep{};
+  throw GiveUp{};
 }
 
 std::string documentation(const State& state, const Token* first) {

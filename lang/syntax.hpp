@@ -63,8 +63,8 @@ class Operators {
   std::vector<Pending> pending_;
 };
 
-/// Thrown past kMaxNesting or kMaxDepth; caught by parse().
-struct TooDeep {};
+/// Thrown past kMaxNesting, kMaxDepth or kMaxErrors, reported already; caught by parse().
+struct GiveUp {};
 
 ast::Name make_name(const State&, const Token&);
 std::string make_string(const State&, const Token&);
@@ -72,9 +72,9 @@ ast::ExprPtr make_number(State&, const Token&);
 /// A string, a truth value or a name.
 ast::ExprPtr make_word(const State&, const Token&);
 ast::ExprPtr make_node(const State&, ast::ExprKind, const Token&);
-/// Adds an operand below \a parent. Reports and throws TooDeep past kMaxDepth.
+/// Adds an operand below \a parent. Reports and throws GiveUp past kMaxDepth.
 void adopt(State&, ast::Expr& parent, ast::Argument child);
-/// Reports and throws TooDeep.
+/// Reports and throws GiveUp.
 [[noreturn]] void too_deep(State&, const Token&);
 [[noreturn]] void too_long(State&, const Token&);
 /// The `##` lines before a declaration that begins at \a first.
@@ -87,7 +87,7 @@ void report(State&, const Token* where, std::string_view expected);
 /// What to do about it, in one line; "" where there is nothing to say.
 std::string help_for(const State&, const Token* where, std::string_view expected);
 
-/// The grammar (grammar_file.cpp): all tokens of \a state into its result. Throws TooDeep.
+/// The grammar (grammar_file.cpp): all tokens of \a state into its result. Throws GiveUp.
 void parse_tokens(State&);
 
 /// Where to go on after an error at \a where in an entry that began at \a first: at the next entry,

@@ -2,6 +2,7 @@
 // Copyright The Plimsoll Authors
 #include <algorithm>
 
+#include "lang/parse.hpp"
 #include "lang/syntax.hpp"
 #include "lang/units.hpp"
 
@@ -123,6 +124,7 @@ bool begins_declaration(const Token* token) {
 void report(State& state, const Token* where, std::string_view expected) {
   // One mistake, one error.
   if (where == state.last_error || where->after_junk) return;
+  if (state.diagnostics.error_count() >= kMaxErrors) throw GiveUp{};
   state.last_error = where;
   const bool item_left_out = where->kind == Kind::comma && is_opening(where[-1].kind);
   if (expected.starts_with("',' or") && (where[-1].kind == Kind::comma || item_left_out))

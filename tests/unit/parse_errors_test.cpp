@@ -177,6 +177,11 @@ TEST_CASE("a file too large is not read", "[parse]") {
   CHECK(only_error(std::string(kMaxFileBytes + 1, ' ')) == "the file is larger than 16 MiB");
 }
 
+TEST_CASE("a file with too many errors is given up", "[parse]") {
+  const Parsed parsed("layout a { " + repeated("x = 1 + ;", 50'000) + " }");
+  CHECK(parsed.diagnostics.error_count() == kMaxErrors);
+}
+
 TEST_CASE("errors without end are counted, not kept", "[parse]") {
   const Parsed parsed(repeated("@ ", 200'000));
   CHECK(parsed.diagnostics.error_count() == 200'000);
