@@ -306,7 +306,7 @@ class Lines {
     for (std::size_t i = spot.peak->run; i < spot.chunk->runs.size(); ++i) {
       const Run& run = spot.chunk->runs[i];
       const std::int64_t segments = run.count - (i == spot.peak->run ? spot.peak->index : 0);
-      for (const auto& [row, bytes] : model_.growing(run.trace))
+      for (const auto& [row, bytes] : s_.growing[run.trace])
         add(row, Int128{segments} * bytes, "");
     }
   }

@@ -55,9 +55,9 @@ Pricer::Peak Pricer::peak(const Layout& l) {
   }
   impl_->model.set(l);
   for (std::int64_t stage = 0; stage < l.pp; ++stage) {
-    const StageCost cost = impl_->model.stage(stage);
-    const Bytes most = impl_->model.moments(cost, false).front().bytes;
-    const Int128 bytes = footprint(p.inventory, most, cost.outside).peak;
+    std::int64_t outside = 0;
+    const Bytes most = impl_->model.most(stage, outside);
+    const Int128 bytes = footprint(p.inventory, most, outside).peak;
     const Int128 left = hbm_of(p, l, stage) - bytes;
     if (stage == 0 || left < worst.headroom_bytes) {
       worst.headroom_bytes = left;

@@ -4,7 +4,6 @@
 #include "planner/stage_cost.hpp"
 
 #include <algorithm>
-#include <set>
 
 namespace plimsoll {
 
@@ -16,6 +15,9 @@ constexpr std::uint64_t bit(Var v) { return std::uint64_t{1} << static_cast<unsi
 constexpr std::uint64_t kStageMask = bit(Var::stage) | bit(Var::first) | bit(Var::last) |
                                      bit(Var::in_flight) | bit(Var::receiving) |
                                      bit(Var::layers_on_stage) | bit(Var::params_on_gpu);
+
+/// What tells two stages with equal segments apart.
+constexpr std::uint64_t kOwnNumber = bit(Var::stage) | bit(Var::in_flight);
 
 std::int64_t in_blocks(std::int64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
 
@@ -43,6 +45,7 @@ void CostModel::collect_shape_roots() {
       for (const TraceTensor& tensor : inventory_.traces[mode][t].tensors) {
         add(by_stage ? pool_.constant(0) : tensor.bytes);
         if (by_stage) stage_roots.push_back(tensor.bytes);
+        by_stage_ = by_stage_ || (pool_.depends_on(tensor.bytes) & kOwnNumber);
       }
     }
   for (const Spill& s : inventory_.spills) add(s.bytes);
@@ -68,9 +71,19 @@ void CostModel::collect_statics() {
     if (is_new) groups_.push_back({});
     groups_[at->second].statics.push_back(static_cast<std::uint32_t>(statics_.size()));
     groups_[at->second].state = groups_[at->second].state || state;
-    statics_.push_back(i);
+    Static st;
+    st.item = i;
+    if (item.place.kind == Place::layer_class) st.trace = item.place.index;
+    if (item.place.kind == Place::root_segment) st.trace = inventory_.trace_of(item.place.index);
+    if (item.absent_with != kNone) st.absent_with = inventory_.trace_of(item.absent_with);
+    const Lifetime& life = item.lifetime;
+    st.grows = st.trace != kNone && life.kind == LifetimeKind::span &&
+               life.from == Phase::backward && life.to == Phase::update;
+    statics_.push_back(st);
     roots.push_back(item.bytes);
     roots.push_back(item.shard);
+    by_stage_ =
+        by_stage_ || ((pool_.depends_on(item.bytes) | pool_.depends_on(item.shard)) & kOwnNumber);
   }
   static_tape_.emplace(pool_, roots);
 }
@@ -83,6 +96,7 @@ void CostModel::set(const Layout& layout) {
   layout_ = layout;
   if (!same_pieces) lay_out_chunks();
   per_stage_.clear();
+  kept_.clear();
   shape_ = &shape_for(environment(problem_, layout, 0));
 }
 
@@ -174,8 +188,8 @@ Expr CostModel::tensor_bytes(RecomputeMode mode, std::uint32_t trace, std::uint3
   return inventory_.traces[mode][trace].tensors[tensor].bytes;
 }
 
-CostModel::Rows CostModel::spilled(std::uint32_t trace, bool backward, bool late) const {
-  Rows rows;
+ItemRows CostModel::spilled(std::uint32_t trace, bool backward, bool late) const {
+  ItemRows rows;
   for (std::size_t i = 0; i < inventory_.spills.size(); ++i) {
     const Spill& s = inventory_.spills[i];
     if (s.backward != backward || s.late != late) continue;
@@ -191,8 +205,6 @@ std::int64_t CostModel::spill(std::uint32_t trace, bool backward, bool late) con
   for (const auto& [row, bytes] : spilled(trace, backward, late)) sum += bytes;
   return sum;
 }
-
-CostModel::Rows CostModel::growing(std::uint32_t trace) const { return growing_[trace]; }
 
 /// The segments of each chunk of each stage in order, equal neighbours together. Chunk k of stage r
 /// is the (k * pp + r)-th piece of the model; the fully recomputed layers of a stage are the first
@@ -233,17 +245,18 @@ void CostModel::lay_out_chunks() {
   }
 }
 
-ChunkPeak CostModel::peak_of(const ChunkCost& chunk, bool backward, bool gradients_grow) const {
+ChunkPeak CostModel::peak_of(const StageCost& stage, const ChunkCost& chunk, bool backward,
+                             bool gradients_grow) const {
   ChunkPeak best;
   best.bytes = {-1, -1};
   std::int64_t grown_after = 0;
   if (gradients_grow)
-    for (const Run& r : chunk.runs) grown_after += r.count * grown_[r.trace];
+    for (const Run& r : chunk.runs) grown_after += r.count * stage.grown[r.trace];
   Bytes before;
   for (std::size_t i = 0; i < chunk.runs.size(); ++i) {
     const Run& r = chunk.runs[i];
     const SegmentCost& c = cost(r);
-    const std::int64_t grown_each = gradients_grow ? grown_[r.trace] : 0;
+    const std::int64_t grown_each = gradients_grow ? stage.grown[r.trace] : 0;
     const std::int64_t candidates[] = {0, 1, r.count - 2, r.count - 1};
     for (std::int64_t at : candidates) {
       if (at < 0 || at >= r.count) continue;
@@ -271,14 +284,11 @@ ChunkPeak CostModel::peak_of(const ChunkCost& chunk, bool backward, bool gradien
   return best;
 }
 
-ChunkCost CostModel::chunk(std::vector<Run> runs) const {
-  ChunkCost result;
-  result.runs = std::move(runs);
-  for (const Run& r : result.runs) result.saved += r.count * cost(r).saved;
-  result.forward = peak_of(result, false, false);
-  result.backward = peak_of(result, true, false);
-  result.first_backward = peak_of(result, true, true);
-  return result;
+void CostModel::price_chunk(const StageCost& stage, ChunkCost& c) const {
+  for (const Run& r : c.runs) c.saved += r.count * cost(r).saved;
+  c.forward = peak_of(stage, c, false, false);
+  c.backward = peak_of(stage, c, true, false);
+  c.first_backward = peak_of(stage, c, true, true);
 }
 
 void CostModel::add_static(StageCost& s, const Item& item, Bytes bytes) const {
@@ -319,52 +329,45 @@ void CostModel::add_static(StageCost& s, const Item& item, Bytes bytes) const {
 }
 
 void CostModel::price_statics(StageCost& s, const Env& env) {
-  const Program& program = *problem_.program;
   std::vector<std::int64_t> count(inventory_.traces.front().size(), 0);
-  std::set<std::uint32_t> roots;
   for (const ChunkCost& c : s.chunks)
-    for (const Run& r : c.runs) {
-      count[r.trace] += r.count;
-      if (r.trace >= program.class_count) roots.insert(r.first_segment);
-    }
+    for (const Run& r : c.runs) count[r.trace] += r.count;
   static_tape_->run(env);
-  growing_.assign(count.size(), {});
-  grown_.assign(count.size(), 0);
+  s.growing.assign(count.size(), {});
+  s.grown.assign(count.size(), 0);
   for (const Group& group : groups_) {
     Rational sum = 0, shard = 1;
     std::int64_t largest = 0;
     std::uint32_t first = kNone;
-    std::set<std::string> keys;
+    std::vector<const std::string*> keys;
     for (std::uint32_t i : group.statics) {
-      const Item& item = inventory_.items[statics_[i]];
-      std::int64_t instances = 1;
-      std::uint32_t trace = kNone;
-      if (item.place.kind == Place::layer_class) trace = item.place.index;
-      if (item.place.kind == Place::root_segment) trace = inventory_.trace_of(item.place.index);
-      if (trace != kNone) instances = count[trace];
-      if (instances == 0 || (item.absent_with != kNone && roots.count(item.absent_with))) continue;
+      const Static& st = statics_[i];
+      const Item& item = inventory_.items[st.item];
+      std::int64_t instances = st.trace == kNone ? 1 : count[st.trace];
+      if (instances == 0 || (st.absent_with != kNone && count[st.absent_with] > 0)) continue;
       Rational bytes = static_tape_->value(2 * i);
       if (bytes.is_zero()) continue;
       if (group.state) {
         shard = static_tape_->value(2 * i + 1);
-        const Lifetime& life = item.lifetime;
-        if (trace != kNone && life.kind == LifetimeKind::span && life.from == Phase::backward &&
-            life.to == Phase::update) {
+        if (st.grows) {
           const std::int64_t each = (bytes / shard).ceil().to_int64();
-          growing_[trace].push_back({statics_[i], each});
-          grown_[trace] += each;
+          s.growing[st.trace].push_back({st.item, each});
+          s.grown[st.trace] += each;
         }
       } else {
         bytes = bytes.ceil();
       }
-      if (item.combine == Combine::once && !keys.insert(item.key).second) continue;
-      if (item.combine == Combine::once) instances = 1;
-      if (first == kNone) first = statics_[i];
-      if (item.combine == Combine::max) {
-        largest = std::max(largest, bytes.to_int64());
-        continue;
+      if (item.combine == Combine::once) {
+        if (std::any_of(keys.begin(), keys.end(), [&](const auto* k) { return *k == item.key; }))
+          continue;
+        keys.push_back(&item.key);
+        instances = 1;
       }
-      sum = sum + bytes * Rational(instances);
+      if (first == kNone) first = st.item;
+      if (item.combine == Combine::max)
+        largest = std::max(largest, bytes.to_int64());
+      else
+        sum = sum + bytes * Rational(instances);
     }
     if (first == kNone) continue;
     const std::int64_t total = (sum / shard).ceil().to_int64() + largest;
@@ -378,63 +381,116 @@ void CostModel::price_statics(StageCost& s, const Env& env) {
   }
 }
 
-StageCost CostModel::stage(std::int64_t stage) {
-  StageCost s;
+void CostModel::prepare_env(std::int64_t stage) {
   env_ = environment(problem_, layout_, stage);
-  Env& env = env_;
-  const std::vector<std::vector<Run>>& runs = runs_[static_cast<std::size_t>(stage)];
   std::int64_t params = 0;
-  for (const auto& chunk_run : runs)
-    for (const Run& r : chunk_run) params += r.count * shape_->weight_elements[r.trace];
-  env[Var::params_on_gpu] = params;
-  price_stage_traces(env);
-  for (const std::vector<Run>& r : runs) {
-    s.chunks.emplace_back();
-    s.chunks.back().runs = r;
-  }
-  price_statics(s, env);
+  for (const std::vector<Run>& runs : runs_[static_cast<std::size_t>(stage)])
+    for (const Run& r : runs) params += r.count * shape_->weight_elements[r.trace];
+  env_[Var::params_on_gpu] = params;
+  price_stage_traces(env_);
+}
+
+void CostModel::price_shared(StageCost& s) const {
   std::int64_t first = INT64_MAX, last = -1;
-  for (ChunkCost& c : s.chunks) {
-    c = chunk(std::move(c.runs));
+  for (const ChunkCost& c : s.chunks)
     for (const Run& r : c.runs) {
       first = std::min<std::int64_t>(first, r.first_segment);
       last = std::max<std::int64_t>(last, r.first_segment + r.count - 1);
     }
-  }
   for (std::size_t i = 0; i < inventory_.shared.size(); ++i) {
     const SharedValue& v = inventory_.shared[i];
     if (v.last_segment < first || v.first_segment > last) continue;
     s.shared += {shape_->shared[i], in_blocks(shape_->shared[i])};
     s.shared_gradients += {shape_->shared_gradients[i], in_blocks(shape_->shared_gradients[i])};
   }
+}
+
+const std::vector<Holding>& CostModel::holdings_of(std::int64_t stage) {
   const std::array<std::int64_t, 5> key{static_cast<std::int64_t>(layout_.schedule), layout_.pp,
                                         layout_.vpp, layout_.microbatches, stage};
   const auto [at, is_new] = holdings_.try_emplace(key);
   if (is_new)
     at->second = holdings(layout_.schedule, layout_.pp, layout_.vpp, layout_.microbatches, stage);
-  s.holdings = at->second;
+  return at->second;
+}
+
+/// Do two stages hold the same segments, so that only the micro-batches in flight tell them apart?
+bool CostModel::alike(std::int64_t a, std::int64_t b) const {
+  const std::int64_t last = layout_.pp - 1;
+  if (by_stage_ || !inventory_.shared.empty() || (a == 0) != (b == 0) || (a == last) != (b == last))
+    return false;
+  const auto& x = runs_[static_cast<std::size_t>(a)];
+  const auto& y = runs_[static_cast<std::size_t>(b)];
+  for (std::size_t k = 0; k < x.size(); ++k)
+    if (!std::equal(x[k].begin(), x[k].end(), y[k].begin(), y[k].end(),
+                    [](const Run& m, const Run& n) {
+                      return m.trace == n.trace && m.mode == n.mode && m.count == n.count;
+                    }))
+      return false;
+  return true;
+}
+
+const StageCost& CostModel::kept_stage(std::int64_t stage) {
+  for (const Kept& k : kept_)
+    if (k.stage == stage || alike(k.stage, stage)) return k.cost;
+  prepare_env(stage);
+  StageCost s;
+  for (const std::vector<Run>& runs : runs_[static_cast<std::size_t>(stage)]) {
+    s.chunks.emplace_back();
+    s.chunks.back().runs = runs;
+  }
+  price_statics(s, env_);
+  for (ChunkCost& c : s.chunks) price_chunk(s, c);
+  price_shared(s);
+  kept_.push_back({stage, std::move(s)});
+  return kept_.back().cost;
+}
+
+StageCost CostModel::stage(std::int64_t stage) {
+  StageCost s = kept_stage(stage);
+  prepare_env(stage);
+  for (std::size_t k = 0; k < s.chunks.size(); ++k)
+    s.chunks[k].runs = runs_[static_cast<std::size_t>(stage)][k];
+  s.holdings = holdings_of(stage);
   return s;
+}
+
+Bytes CostModel::moment_bytes(const StageCost& s, const Holding& h, bool first_step) const {
+  const int g = h.gradients == 2;
+  Bytes bytes = h.backward ? (first_step ? s.backward_first[g] : s.backward[g])
+                           : (first_step ? s.forward_first[g] : s.forward[g]);
+  std::int64_t micro_batches = 0;
+  for (std::size_t k = 0; k < h.alive.size(); ++k) {
+    bytes += h.alive[k] * s.chunks[k].saved;
+    micro_batches = std::max<std::int64_t>(micro_batches, h.alive[k]);
+  }
+  const ChunkCost& c = s.chunks[static_cast<std::size_t>(h.chunk)];
+  bytes = bytes - c.saved;
+  bytes += (!h.backward ? c.forward : h.gradients == 1 ? c.first_backward : c.backward).bytes;
+  bytes += micro_batches * s.shared;
+  if (h.backward) bytes += s.shared_gradients;
+  return bytes;
+}
+
+Bytes CostModel::most(std::int64_t stage, std::int64_t& outside) {
+  const StageCost& s = kept_stage(stage);
+  outside = s.outside;
+  // The same order as moments(): of equal ones the first.
+  Bytes best{-1, -1};
+  const auto consider = [&](const Bytes& b) {
+    if (b.live > best.live) best = b;
+  };
+  for (const Holding& h : holdings_of(stage)) consider(moment_bytes(s, h, false));
+  consider(s.update);
+  consider(s.between);
+  return best;
 }
 
 std::vector<Moment> CostModel::moments(const StageCost& s, bool first_step) const {
   std::vector<Moment> list;
-  for (std::size_t i = 0; i < s.holdings.size(); ++i) {
-    const Holding& h = s.holdings[i];
-    const int g = h.gradients == 2;
-    Bytes bytes = h.backward ? (first_step ? s.backward_first[g] : s.backward[g])
-                             : (first_step ? s.forward_first[g] : s.forward[g]);
-    std::int64_t micro_batches = 0;
-    for (std::size_t k = 0; k < h.alive.size(); ++k) {
-      bytes += h.alive[k] * s.chunks[k].saved;
-      micro_batches = std::max<std::int64_t>(micro_batches, h.alive[k]);
-    }
-    const ChunkCost& c = s.chunks[static_cast<std::size_t>(h.chunk)];
-    bytes = bytes - c.saved;
-    bytes += (!h.backward ? c.forward : h.gradients == 1 ? c.first_backward : c.backward).bytes;
-    bytes += micro_batches * s.shared;
-    if (h.backward) bytes += s.shared_gradients;
-    list.push_back({h.backward ? Moment::backward : Moment::forward, i, bytes});
-  }
+  for (std::size_t i = 0; i < s.holdings.size(); ++i)
+    list.push_back({s.holdings[i].backward ? Moment::backward : Moment::forward, i,
+                    moment_bytes(s, s.holdings[i], first_step)});
   list.push_back({Moment::update, 0, s.update});
   list.push_back({Moment::between, 0, s.between});
   std::stable_sort(list.begin(), list.end(),

@@ -66,6 +66,9 @@ struct StaticBytes {
   Bytes bytes;
 };
 
+/// Rows of the inventory with bytes.
+using ItemRows = std::vector<std::pair<std::uint32_t, std::int64_t>>;
+
 struct StageCost {
   std::vector<ChunkCost> chunks;
   std::vector<StaticBytes> statics;
@@ -76,6 +79,8 @@ struct StageCost {
       between;                                ///< [1]: with the gradients that a step accumulates
   Bytes forward_first[2], backward_first[2];  ///< before the first optimizer step
   std::int64_t outside = 0;
+  std::vector<ItemRows> growing;    ///< by trace: gradients that a segment's backward leaves
+  std::vector<std::int64_t> grown;  ///< their sums
 };
 
 /// A candidate moment with its bytes.
@@ -93,6 +98,8 @@ class CostModel {
   /// Prepares a layout; the stages can be asked for then. Throws ArithmeticError on overflow.
   void set(const Layout&);
   StageCost stage(std::int64_t stage);
+  /// The largest moment of a stage alone, and what lies outside the allocator.
+  Bytes most(std::int64_t stage, std::int64_t& outside);
   /// Candidate moments, largest first.
   std::vector<Moment> moments(const StageCost&, bool first_step) const;
   /// The variables at the stage last asked for.
@@ -101,11 +108,8 @@ class CostModel {
   const std::vector<std::int64_t>& tensors(RecomputeMode, std::uint32_t trace) const;
   Expr tensor_bytes(RecomputeMode, std::uint32_t trace, std::uint32_t tensor) const;
   const SegmentCost& cost(const Run& r) const;
-  /// Rows of the inventory with bytes: what of a segment stays (late) or comes (early) while its
-  /// neighbour runs; the gradients that a segment's backward leaves.
-  using Rows = std::vector<std::pair<std::uint32_t, std::int64_t>>;
-  Rows spilled(std::uint32_t trace, bool backward, bool late) const;
-  Rows growing(std::uint32_t trace) const;
+  /// What of a segment stays (late) or comes (early) while its neighbour runs.
+  ItemRows spilled(std::uint32_t trace, bool backward, bool late) const;
 
  private:
   struct Shape {  ///< all segments' costs for one setting of the variables they depend on
@@ -118,15 +122,32 @@ class CostModel {
     std::vector<std::uint32_t> statics;  ///< indices into statics_
     bool state = false;  ///< summed exactly, then divided by its shard, rounded up once
   };
+  struct Static {
+    std::uint32_t item = 0;
+    std::uint32_t trace = kNone;        ///< where it lies; kNone: on the stage itself
+    std::uint32_t absent_with = kNone;  ///< trace of a root segment
+    bool grows = false;                 ///< gradients, made by the backward of their segment
+  };
+  /// A stage's costs, kept for the stages of the layout that differ only in what they hold.
+  struct Kept {
+    std::int64_t stage;
+    StageCost cost;
+  };
 
+  const StageCost& kept_stage(std::int64_t stage);
+  bool alike(std::int64_t a, std::int64_t b) const;
+  void prepare_env(std::int64_t stage);
+  void price_shared(StageCost&) const;
+  const std::vector<Holding>& holdings_of(std::int64_t stage);
+  Bytes moment_bytes(const StageCost&, const Holding&, bool first_step) const;
   void lay_out_chunks();
   void collect_shape_roots();
   void collect_statics();
   const Shape& shape_for(const Env&);
   SegmentCost walk(const SegmentTrace&, const std::vector<std::int64_t>& bytes) const;
   void price_stage_traces(const Env&);
-  ChunkCost chunk(std::vector<Run>) const;
-  ChunkPeak peak_of(const ChunkCost&, bool backward, bool gradients_grow) const;
+  void price_chunk(const StageCost&, ChunkCost&) const;
+  ChunkPeak peak_of(const StageCost&, const ChunkCost&, bool backward, bool gradients_grow) const;
   std::int64_t spill(std::uint32_t trace, bool backward, bool late) const;
   void price_statics(StageCost&, const Env&);
   void add_static(StageCost&, const Item&, Bytes) const;
@@ -146,10 +167,10 @@ class CostModel {
   std::map<std::pair<RecomputeMode, std::uint32_t>,
            std::pair<std::vector<std::int64_t>, SegmentCost>>
       per_stage_;
-  std::vector<std::uint32_t> statics_;  ///< items that are not traced
+  std::vector<Static> statics_;  ///< items that are not traced
+  bool by_stage_ = false;        ///< something depends on the stage's number itself
+  std::vector<Kept> kept_;
   std::vector<Group> groups_;
-  std::vector<Rows> growing_;        ///< by trace: gradients that its backward leaves
-  std::vector<std::int64_t> grown_;  ///< their sums
   std::map<std::array<std::int64_t, 5>, std::vector<Holding>> holdings_;
 };
 

@@ -63,7 +63,7 @@ Played play(const Problem& p, const Layout& l, CostModel& model, std::int64_t st
     for (auto run = chunk.runs.rbegin(); run != chunk.runs.rend(); ++run)
       for (std::int64_t i = 0; i < run->count; ++i) {
         if (grows)
-          for (const auto& [row, bytes] : model.growing(run->trace)) grown_bytes += bytes;
+          for (const auto& [row, bytes] : cost.growing[run->trace]) grown_bytes += bytes;
         pass(*run, true, base + (grows ? grown_bytes : 0));
       }
     first_done = true;
