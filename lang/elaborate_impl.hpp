@@ -42,7 +42,8 @@ struct Draft {
 bool finish(Draft&, const ExprPool&, Diagnostics&);
 
 /// finish()'s last part: segments with their inputs and what they carry, and layer classes.
-void cut_segments(Draft&);
+/// False where more values cross more layers than a program may hold.
+bool cut_segments(Draft&);
 void classify_layers(Program&);
 
 /// What an argument of an op has to be.

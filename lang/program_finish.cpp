@@ -221,7 +221,10 @@ bool finish(Draft& draft, const ExprPool&, Diagnostics& diags) {
   std::vector<bool> live = find_live(draft.program, diags);
   fuse_glu(draft.program, live);
   renumber(draft, live);
-  cut_segments(draft);
+  if (!cut_segments(draft)) {
+    diags.error(draft.program.ops.back().span, "too many tensors are kept across too many layers");
+    return false;
+  }
   classify_layers(draft.program);
   return true;
 }

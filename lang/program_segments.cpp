@@ -36,7 +36,14 @@ Reach reach_of(const Program& program) {
   return reach;
 }
 
-void find_inputs_and_carried(Program& program, const Reach& reach) {
+/// Values times the boundaries that they cross: what keeps hostile models from filling memory.
+constexpr std::uint64_t kMaxCrossings = 1u << 24;
+
+bool find_inputs_and_carried(Program& program, const Reach& reach) {
+  std::uint64_t crossings = 0;
+  for (ValueId id = 0; id < program.values.size(); ++id)
+    crossings += reach.read[id] - reach.made[id];
+  if (crossings > kMaxCrossings) return false;
   std::vector<std::uint32_t> seen(program.values.size(), kNone);
   for (const Op& op : program.ops)
     for_each_read(op, [&](ValueId id) {
@@ -47,6 +54,7 @@ void find_inputs_and_carried(Program& program, const Reach& reach) {
   for (ValueId id = 0; id < program.values.size(); ++id)
     for (std::uint32_t s = reach.made[id]; s < reach.read[id]; ++s)
       program.segments[s].carried.push_back(id);
+  return true;
 }
 
 /// A layer in words that are equal for equal layers: values by their place in the layer, those
@@ -155,7 +163,7 @@ struct WordsHash {
 
 }  // namespace
 
-void cut_segments(Draft& draft) {
+bool cut_segments(Draft& draft) {
   Program& program = draft.program;
   const auto end = static_cast<OpId>(program.ops.size());
   const auto push = [&](OpId first, OpId last, bool is_layer, std::uint32_t layer) {
@@ -178,7 +186,7 @@ void cut_segments(Draft& draft) {
   }
   push(at, end, false, layer == 0 ? 0 : layer - 1);
   program.layer_count = layer;
-  find_inputs_and_carried(program, reach_of(program));
+  return find_inputs_and_carried(program, reach_of(program));
 }
 
 void classify_layers(Program& program) {
