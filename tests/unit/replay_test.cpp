@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <iostream>
-#include <map>
 #include <random>
 
 #include "lang/module.hpp"
@@ -29,9 +28,6 @@ Played play(const Problem& p, const Layout& l, CostModel& model, std::int64_t st
   std::int64_t live = 0;
   bool any_backward = false;
   std::vector<std::int32_t> alive(cost.chunks.size(), 0);
-  std::map<std::pair<std::size_t, std::int64_t>, bool>
-      grown;  // (run, index) of chunk 0, pp without vpp
-  std::int64_t grown_bytes = 0;
   bool first_done = false;
   const auto pass = [&](const Run& run, bool backward, std::int64_t extra) {
     const SegmentTrace& trace = p.inventory.traces[run.mode][run.trace];
@@ -44,28 +40,34 @@ Played play(const Problem& p, const Layout& l, CostModel& model, std::int64_t st
         live += (e.kind == TraceEvent::alloc ? 1 : -1) * bytes[e.index];
     }
   };
+  const auto spilled = [&](const Run& run, bool backward, bool late) {
+    std::int64_t sum = 0;
+    for (const auto& [row, bytes] : model.spilled(run.trace, backward, late)) sum += bytes;
+    return sum;
+  };
   for (const Slot& slot : slots(l.schedule, l.pp, l.vpp, l.microbatches, stage)) {
-    const ChunkCost& chunk = cost.chunks[static_cast<std::size_t>(slot.chunk)];
+    std::vector<const Run*> order;  // segments as this slot runs them
+    for (const Run& run : cost.chunks[static_cast<std::size_t>(slot.chunk)].runs)
+      order.insert(order.end(), static_cast<std::size_t>(run.count), &run);
+    if (slot.backward) std::reverse(order.begin(), order.end());
     std::int32_t& here = alive[static_cast<std::size_t>(slot.chunk)];
-    if (!slot.backward) {
-      ++here;
-      const std::int64_t base = cost.forward[any_backward].live +
-                                *std::max_element(alive.begin(), alive.end()) * cost.shared.live;
-      for (const Run& run : chunk.runs)
-        for (std::int64_t i = 0; i < run.count; ++i) pass(run, false, base);
-      continue;
+    if (!slot.backward) ++here;
+    any_backward = any_backward || slot.backward;
+    const bool grows = slot.backward && !first_done && l.vpp == 1;
+    std::int64_t base = *std::max_element(alive.begin(), alive.end()) * cost.shared.live;
+    base += slot.backward ? cost.backward[grows ? 0 : 1].live + cost.shared_gradients.live
+                          : cost.forward[any_backward].live;
+    std::int64_t grown = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (grows)
+        for (const auto& [row, bytes] : cost.growing[order[i]->trace]) grown += bytes;
+      // What the segment before leaves for this one, and what the next one brings early.
+      std::int64_t neighbours = 0;
+      if (i > 0) neighbours += spilled(*order[i - 1], slot.backward, true);
+      if (i + 1 < order.size()) neighbours += spilled(*order[i + 1], slot.backward, false);
+      pass(*order[i], slot.backward, base + grown + neighbours);
     }
-    any_backward = true;
-    const bool grows = !first_done && l.vpp == 1;
-    const std::int64_t base = cost.backward[grows ? 0 : 1].live +
-                              *std::max_element(alive.begin(), alive.end()) * cost.shared.live +
-                              cost.shared_gradients.live;
-    for (auto run = chunk.runs.rbegin(); run != chunk.runs.rend(); ++run)
-      for (std::int64_t i = 0; i < run->count; ++i) {
-        if (grows)
-          for (const auto& [row, bytes] : cost.growing[run->trace]) grown_bytes += bytes;
-        pass(*run, true, base + (grows ? grown_bytes : 0));
-      }
+    if (!slot.backward) continue;
     first_done = true;
     --here;
   }
@@ -134,7 +136,6 @@ TEST_CASE("the closed form equals playing the step, event by event", "[peak][pro
     if (!layout) continue;
     CostModel model(*problem);
     model.set(*layout);
-    if (!problem->inventory.spills.empty()) continue;  // FSDP's neighbours: see the test below
     for (std::int64_t stage = 0; stage < layout->pp; ++stage) {
       INFO("stage " << stage);
       const StageCost cost = model.stage(stage);
