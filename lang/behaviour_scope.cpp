@@ -97,7 +97,8 @@ OpenScope::OpenScope(Module::Impl& module, const Behaviour& behaviour, Site site
   for (const OpenName& row : kItemNumbers) number(row.name, row.dimension);
   set("first", {eval::Boolean{pool.variable(Var::first)}, {}});
   set("last", {eval::Boolean{pool.variable(Var::last)}, {}});
-  if (site == Site::weight || site == Site::layer) {
+  if (site == Site::layer) number("numel");
+  if (site == Site::weight) {
     for (const std::string_view name : kWeightNumbers) number(name);
     open_word("role", Var::stage, module.enumeration("role", role_words()));
     set("trained", {eval::Boolean{pool.variable(Var::last)}, {}});
@@ -107,7 +108,8 @@ OpenScope::OpenScope(Module::Impl& module, const Behaviour& behaviour, Site site
   if (site == Site::weight || site == Site::op || site == Site::communicator)
     set("name", {eval::Word{"", &eval::any_words()}, {}});
   if (site != Site::op) return;
-  for (const std::string_view name : {"weight", "numel", "count", "top_k"}) number(name);
+  for (const std::string_view name : {"weight", "count", "top_k", "routed", "permuted"})
+    number(name);
   set("expert", {eval::Boolean{pool.variable(Var::last)}, {}});
   const std::vector<std::string>& values = op_values(op);
   for (const std::string& name : values) number(name);
@@ -118,11 +120,6 @@ const eval::Value* OpenScope::make(std::string_view name) const {
   if (!any_name_) return nullptr;
   // A word on the other side of == is no number, so it may not become one here.
   return &made_.try_emplace(std::string(name), eval::Value{eval::Unknown{}, {}}).first->second;
-}
-
-const std::vector<std::string>& op_values(std::string_view) {
-  static const std::vector<std::string> kNotKnown;
-  return kNotKnown;
 }
 
 }  // namespace plimsoll

@@ -123,7 +123,7 @@ class BodyChecker {
     const bool all = of != nullptr && std::all_of(of->words.begin(), of->words.end(),
                                                   [&](const auto& w) { return is_dtype(w); });
     if (all) return;
-    diags_.error(e.span, fmt::format("expected a dtype, found {}", value->kind()))
+    diags_.error(e.span, fmt::format("expected a dtype, got {}", value->kind()))
         .with_help(
             value->as<eval::Word>() != nullptr
                 ? suggest(value->as<eval::Word>()->text, module_.dtype_words->words, "dtypes")
@@ -135,7 +135,7 @@ class BodyChecker {
     const bool known = e.kind == ast::ExprKind::name &&
                        std::find(words.begin(), words.end(), e.text) != words.end();
     if (known) return;
-    diags_.error(e.span, fmt::format("expected a word for '{}', found {}", field, describe(e)))
+    diags_.error(e.span, fmt::format("expected a word for '{}', got {}", field, describe(e)))
         .with_help(suggest(e.kind == ast::ExprKind::name ? e.text : "", words,
                            fmt::format("words of '{}'", field)));
   }
@@ -153,7 +153,7 @@ class BodyChecker {
 
   void text(const ast::Expr& e, std::string_view field) {
     if (e.kind == ast::ExprKind::string) return;
-    diags_.error(e.span, fmt::format("expected a string for '{}', found {}", field, describe(e)))
+    diags_.error(e.span, fmt::format("expected a string for '{}', got {}", field, describe(e)))
         .with_help(
             fmt::format("for example {} = \"a paper, or the stack and the place in it\"", field));
   }
@@ -162,13 +162,13 @@ class BodyChecker {
     const bool ok = e.kind == ast::ExprKind::boolean ||
                     (e.kind == ast::ExprKind::number && (e.text == "0" || e.text == "1"));
     if (!ok)
-      diags_.error(e.span, fmt::format("expected 0 or 1 for '{}', found {}", field, describe(e)))
+      diags_.error(e.span, fmt::format("expected 0 or 1 for '{}', got {}", field, describe(e)))
           .with_help(fmt::format("for example {} = 1", field));
   }
 
   void stream(const ast::Expr& e) {
     if (e.kind == ast::ExprKind::name) return;
-    diags_.error(e.span, fmt::format("expected a name for 'stream', found {}", describe(e)))
+    diags_.error(e.span, fmt::format("expected a name for 'stream', got {}", describe(e)))
         .with_help("streams are named freely: stream = gather");
   }
 
@@ -363,7 +363,7 @@ class BehaviourReader {
     if (each.text == "weight" || each.text == "shape") return Site::weight;
     if (each.text == "communicator") return Site::communicator;
     if (each.text == "layer") return Site::layer;
-    diags_.error(each.span, fmt::format("expected what each item is for, found '{}'", each.text))
+    diags_.error(each.span, fmt::format("expected what each item is for, got '{}'", each.text))
         .with_help(suggest(each.text, {std::begin(kEach), std::end(kEach)}, "items can be each"));
     return Site::anywhere;
   }

@@ -27,8 +27,7 @@ class Degrees {
 
   void check() {
     if (cluster_ == nullptr) return;
-    check_gpus();
-    check_heads();
+    if (check_gpus()) check_heads();
     check_experts();
     check_batch();
     check_stages();
@@ -57,15 +56,15 @@ class Degrees {
     return totals;
   }
 
-  void check_gpus() {
+  bool check_gpus() {
     const std::vector<std::int64_t> counts = gpu_counts();
-    if (counts.empty() || counts.size() >= kMaxTotals) return;
+    if (counts.empty() || counts.size() >= kMaxTotals) return true;
     std::vector<Pin> pins;
     for (const char* name : {"tp", "pp", "cp", "dp"})
       if (const std::optional<Pin> found = pin(name)) pins.push_back(*found);
     bool ok = true;
     for (const Pin& each : pins) ok = divides(each.name, each.value, each.span, counts) && ok;
-    if (!ok || pins.size() < 2) return;
+    if (!ok || pins.size() < 2) return ok;
     std::int64_t product = 1;
     std::string text;
     for (const Pin& each : pins) {
@@ -75,7 +74,7 @@ class Degrees {
         product *= each.value;
       text += (text.empty() ? "" : " * ") + each.name;
     }
-    divides(text, product, pins.back().span, counts);
+    return divides(text, product, pins.back().span, counts);
   }
 
   bool divides(const std::string& name, std::int64_t degree, Span span,

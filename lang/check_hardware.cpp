@@ -118,7 +118,7 @@ void must_leave_memory(const Merged& merged, std::string_view field, Int128 take
   const ast::Entry* entry = merged.field(field);
   if (entry == nullptr || memory == 0 || taken < memory) return;
   diags
-      .error(entry->value->span, fmt::format("'{}' must be below the GPU's memory of {}, found {}",
+      .error(entry->value->span, fmt::format("'{}' must be below the GPU's memory of {}, got {}",
                                              field, human_bytes(memory), human_bytes(taken)))
       .with_help(fmt::format("'{}' is what a job cannot use of one GPU", field));
 }
@@ -239,7 +239,7 @@ class ClusterReader {
   bool within(std::int64_t count, std::int64_t most, const ast::Entry& entry) {
     if (count <= most) return true;
     diags_
-        .error(entry.value->span, fmt::format("'{}' must be at most {}, found {}", entry.name.text,
+        .error(entry.value->span, fmt::format("'{}' must be at most {}, got {}", entry.name.text,
                                               grouped(most), grouped(count)))
         .with_help("no machine is that large; is a unit glued to the number?");
     return false;

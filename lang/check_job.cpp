@@ -108,9 +108,9 @@ class JobReader {
       read_train();
     read_switches();
     read_bodies();
-    // What is left needs all of the above: one mistake in a name makes ten of conditions.
-    if (diags_.error_count() > errors) return false;
-    if (!has_model()) return false;
+    // What is left reads the model's, cluster's and framework's names: without one of them, one
+    // mistake would be ten.
+    if (cluster_ == nullptr || framework_ == nullptr || !has_model()) return false;
     read_pins();
     check_names_of_model();
     read_conditions();
@@ -255,7 +255,7 @@ class JobReader {
     if (e != nullptr && job_.imbalance < Rational(1) && job_.imbalance.sign() > 0)
       diags_
           .error(e->span,
-                 fmt::format("'imbalance' must be 1 or more, found {}", job_.imbalance.str()))
+                 fmt::format("'imbalance' must be 1 or more, got {}", job_.imbalance.str()))
           .with_help("the fullest expert rank has at least the mean: 1 is balanced");
   }
 
@@ -298,8 +298,7 @@ class JobReader {
       diags_.error(e.span, fmt::format("unknown dtype '{}'", *word))
           .with_help(suggest(*word, known, "known dtypes"));
     else
-      diags_
-          .error(e.span, fmt::format("expected a dtype for '{}', found {}", like.name, describe(e)))
+      diags_.error(e.span, fmt::format("expected a dtype for '{}', got {}", like.name, describe(e)))
           .with_help(fmt::format("for example {} = fp8", like.name));
     return "bf16";
   }
@@ -318,7 +317,7 @@ class JobReader {
       const std::optional<Rational> given = reader_.number(field(name), *e);
       (std::string_view(name) == "utilization" ? job_.utilization : job_.batch_tokens) = given;
       if (given && given->is_zero())
-        diags_.error(e->span, fmt::format("'{}' must be above 0, found 0", name))
+        diags_.error(e->span, fmt::format("'{}' must be above 0, got 0", name))
             .with_help(fmt::format("for example {} = {}", name, field(name).example));
     }
     const Rational sequences = number_or_choice("sequences");
@@ -356,8 +355,8 @@ class JobReader {
                                               text == "qlora" ? "qlora" : "lora");
       const std::string near = did_you_mean(text, words);
       diags_
-          .error(e.span, fmt::format("expected none, lora(…) or qlora(…) for 'adapt', found {}",
-                                     describe(e)))
+          .error(e.span,
+                 fmt::format("expected none, lora(…) or qlora(…) for 'adapt', got {}", describe(e)))
           .with_help(near.empty() || near == text ? "for example " + example
                                                   : fmt::format("did you mean '{}'?", near));
       return;
@@ -425,7 +424,7 @@ class JobReader {
     if (e->kind == ast::ExprKind::name &&
         std::find(words.begin(), words.end(), e->text) != words.end())
       return e->text;
-    diags_.error(e->span, fmt::format("expected a word for '{}', found {}", name, describe(*e)))
+    diags_.error(e->span, fmt::format("expected a word for '{}', got {}", name, describe(*e)))
         .with_help(suggest(e->kind == ast::ExprKind::name ? e->text : "", words, what));
     return otherwise;
   }
@@ -434,7 +433,7 @@ class JobReader {
     const auto fail = [&](const std::string& expected, const std::string& found) {
       diags_
           .error(entry.value->span,
-                 fmt::format("expected {} for '{}', found {}", expected, param.name, found))
+                 fmt::format("expected {} for '{}', got {}", expected, param.name, found))
           .label(param.span,
                  fmt::format("declared by {} '{}'", behaviour.optimizer ? "optimizer" : "framework",
                              behaviour.name))
@@ -466,7 +465,7 @@ class JobReader {
         if (like->as<eval::String>() != nullptr && b != nullptr) {
           diags_
               .error(entry.value->span,
-                     fmt::format("expected a string for '{}', found {}", param.name, value->kind()))
+                     fmt::format("expected a string for '{}', got {}", param.name, value->kind()))
               .with_help(fmt::format("versions are strings: {} = \"{}\"", param.name,
                                      impl_.sources.text(entry.value->span)));
           return;
@@ -487,7 +486,7 @@ class JobReader {
       job_.switches[param.name] = {eval::Word{e.text, param.words}, e.span};
       return;
     }
-    diags_.error(e.span, fmt::format("expected a word for '{}', found {}", param.name, describe(e)))
+    diags_.error(e.span, fmt::format("expected a word for '{}', got {}", param.name, describe(e)))
         .with_help(suggest(e.kind == ast::ExprKind::name ? e.text : "", words,
                            fmt::format("framework '{}' has", job_.framework)));
   }
@@ -541,7 +540,7 @@ class JobReader {
     });
     if (both || !says)
       diags_
-          .error(entry.name.span, fmt::format("beside '{}' expects a model or a job, found {}",
+          .error(entry.name.span, fmt::format("beside '{}' expects a model or a job, got {}",
                                               entry.name.text, both ? "both" : "neither"))
           .with_help("for example model = llama3_8b, or job = NAME of a serve job");
     job_.beside.push_back(std::move(beside));
@@ -680,7 +679,7 @@ class JobReader {
   void read_weight(const ast::Expr& e, Condition& condition) {
     static constexpr std::string_view kHelp = "weight 5 is worth up to 5 % of the objective";
     if (e.kind == ast::ExprKind::number && !e.unit_text.empty()) {
-      diags_.error(e.span, fmt::format("'weight' expects a plain number, found {}", describe(e)))
+      diags_.error(e.span, fmt::format("'weight' expects a plain number, got {}", describe(e)))
           .with_help(std::string(kHelp));
       return;
     }
@@ -689,7 +688,7 @@ class JobReader {
     const std::optional<Rational> weight = constant_of(impl_, *found);
     if (!weight || weight->sign() <= 0) {
       diags_
-          .error(e.span, fmt::format("'weight' expects a plain number above 0, found {}",
+          .error(e.span, fmt::format("'weight' expects a plain number above 0, got {}",
                                      weight ? weight->str() : found->kind()))
           .with_help(std::string(kHelp));
       return;

@@ -96,7 +96,7 @@ std::optional<Expr> evaluate(const Module& module, const Job& job, const ast::Ex
     const std::optional<eval::Value> value = evaluator.eval(e, scope);
     if (!value || value->as<eval::Unknown>() != nullptr) return std::nullopt;
     if (const auto* found = value->as<eval::Number>()) return found->expr;
-    diags.error(e.span, fmt::format("expected a number to aim at, found {}", value->kind()))
+    diags.error(e.span, fmt::format("expected a number to aim at, got {}", value->kind()))
         .with_help("for example minimize step_time, or maximize tokens_per_second");
     return std::nullopt;
   };

@@ -117,14 +117,14 @@ std::optional<Rational> FieldReader::check_number(const Field& field, const eval
   const auto* number = found.as<eval::Number>();
   if (number == nullptr || number->dimension != field.dimension) {
     diags_
-        .error(span, fmt::format("expected {} for '{}', found {}", field.dimension.str(),
-                                 field.name, found.kind()))
+        .error(span, fmt::format("expected {} for '{}', got {}", field.dimension.str(), field.name,
+                                 found.kind()))
         .with_help(example(field));
     return std::nullopt;
   }
   if (!module_.pool.is_constant(number->expr)) {
     diags_
-        .error(span, fmt::format("expected a number for '{}', found one that depends on the layout",
+        .error(span, fmt::format("expected a number for '{}', got one that depends on the layout",
                                  field.name))
         .with_help(example(field));
     return std::nullopt;
@@ -134,13 +134,13 @@ std::optional<Rational> FieldReader::check_number(const Field& field, const eval
     const Quantity found_quantity{value, number->dimension};
     diags_
         .error(span,
-               fmt::format("'{}' must be {}, found {}", field.name, expected,
+               fmt::format("'{}' must be {}, got {}", field.name, expected,
                            number->dimension.is_count() ? value.str() : human(found_quantity)))
         .with_help(example(field));
     return std::nullopt;
   };
   if (field.type == FieldType::tokens && number->unit == "sequences") {
-    diags_.error(span, fmt::format("'{}' counts tokens, found sequences", field.name))
+    diags_.error(span, fmt::format("'{}' counts tokens, got sequences", field.name))
         .with_help(example(field));
     return std::nullopt;
   }
@@ -187,7 +187,7 @@ std::optional<std::string> FieldReader::word(const Field& field, const ast::Expr
   std::string text = word != nullptr ? word->text : found->is_none() ? "none" : "";
   if (std::find(words->words.begin(), words->words.end(), text) != words->words.end()) return text;
   diags_
-      .error(e.span, fmt::format("expected a word for '{}', found {}", field.name,
+      .error(e.span, fmt::format("expected a word for '{}', got {}", field.name,
                                  word != nullptr ? "'" + word->text + "'" : found->kind()))
       .with_help(suggest(text, words->words, fmt::format("words of '{}'", field.name)));
   return std::nullopt;
@@ -196,7 +196,7 @@ std::optional<std::string> FieldReader::word(const Field& field, const ast::Expr
 std::optional<std::string> FieldReader::name(const Field& field, const ast::Expr& e) {
   if (e.kind == ast::ExprKind::name) return e.text;
   diags_
-      .error(e.span, fmt::format("expected the name of {} for '{}', found {}",
+      .error(e.span, fmt::format("expected the name of {} for '{}', got {}",
                                  with_article(noun(field.refers_to)), field.name, describe(e)))
       .with_help(e.kind == ast::ExprKind::string
                      ? fmt::format("names stand without quotes: {} = {}", field.name, e.text)
@@ -218,7 +218,7 @@ std::optional<std::vector<std::string>> FieldReader::name_set(const Field& field
   const auto fail = [&](const ast::Expr& found) {
     diags_
         .error(found.span,
-               fmt::format("expected {} for '{}', found {}",
+               fmt::format("expected {} for '{}', got {}",
                            &found == &e ? "a set of names" : "a name", field.name, describe(found)))
         .with_help(example(field));
     return std::nullopt;
@@ -247,7 +247,7 @@ std::optional<std::vector<eval::Value>> FieldReader::choices(std::string_view fi
     const auto& pool = module_.pool;
     if (!pool.is_constant(interval.from.expr) || !pool.is_constant(interval.to.expr)) {
       diags_
-          .error(e.span, fmt::format("expected a range of numbers for '{}', found one that "
+          .error(e.span, fmt::format("expected a range of numbers for '{}', got one that "
                                      "depends on the layout",
                                      field))
           .with_help(help());
@@ -256,15 +256,15 @@ std::optional<std::vector<eval::Value>> FieldReader::choices(std::string_view fi
     const Rational from = pool.value(interval.from.expr), to = pool.value(interval.to.expr);
     if (!from.is_integer() || !to.is_integer() || to < from) {
       diags_
-          .error(e.span, fmt::format("expected a range of whole numbers for '{}', found {}..{}",
+          .error(e.span, fmt::format("expected a range of whole numbers for '{}', got {}..{}",
                                      field, from.str(), to.str()))
           .with_help("a range goes upwards: 1..8");
       return false;
     }
     if (to - from >= Rational(kMaxChoices)) {
       diags_
-          .error(e.span, fmt::format("'{}' may have at most {} values, found {}", field,
-                                     kMaxChoices, (to - from + Rational(1)).str()))
+          .error(e.span, fmt::format("'{}' may have at most {} values, got {}", field, kMaxChoices,
+                                     (to - from + Rational(1)).str()))
           .with_help("name fewer values: {1, 2, 4, 8}");
       return false;
     }
@@ -288,15 +288,15 @@ std::optional<std::vector<eval::Value>> FieldReader::choices(std::string_view fi
     members = list->items;
   } else {
     diags_
-        .error(e.span, fmt::format("expected a set, a list or a range after '{} in', found {}",
-                                   field, found->kind()))
+        .error(e.span, fmt::format("expected a set, a list or a range after '{} in', got {}", field,
+                                   found->kind()))
         .with_help(help());
     return std::nullopt;
   }
   if (!ok) return std::nullopt;
   if (members.empty() || members.size() > static_cast<std::size_t>(kMaxChoices)) {
     diags_
-        .error(e.span, fmt::format("'{}' needs 1 to {} values to choose from, found {}", field,
+        .error(e.span, fmt::format("'{}' needs 1 to {} values to choose from, got {}", field,
                                    kMaxChoices, members.size()))
         .with_help(help());
     return std::nullopt;
@@ -347,7 +347,7 @@ void check_body(Module::Impl&, std::string_view body, const ast::Name& name,
     } else if (entry->kind == ast::EntryKind::narrow && !field->narrows) {
       diags
           .error(entry->name.span,
-                 fmt::format("'{}' takes one value, found a choice with 'in'", field->name))
+                 fmt::format("'{}' takes one value, got a choice with 'in'", field->name))
           .with_help(fmt::format("for example {} = {}", field->name, field->example));
     }
   }

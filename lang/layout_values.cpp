@@ -48,7 +48,7 @@ std::string_view kind_of(const VariableName& row) {
 
 bool wrong(const VariableName& row, Span span, const std::string& expected,
            const std::string& found, Diagnostics& diags) {
-  diags.error(span, fmt::format("'{}' must be {}, found {}", row.name, expected, found))
+  diags.error(span, fmt::format("'{}' must be {}, got {}", row.name, expected, found))
       .with_help(fmt::format("for example {} = {}", row.name, example_of(row)));
   return false;
 }

@@ -56,7 +56,7 @@ class Loading {
  private:
   void bring_in(const ast::Use& use) {
     if (use.path.empty()) {
-      diags_.error(use.span, "'use' expects the name of a file, found an empty string")
+      diags_.error(use.span, "'use' expects the name of a file, got an empty string")
           .with_help("name a file beside this one: use \"models.plan\"");
       return;
     }
@@ -121,7 +121,7 @@ class Loading {
     const std::string near = did_you_mean(declaration.kind.text, words);
     diags_
         .error(declaration.kind.span,
-               fmt::format("expected a kind of declaration, found '{}'", declaration.kind.text))
+               fmt::format("expected a kind of declaration, got '{}'", declaration.kind.text))
         .with_help(near.empty() ? "kinds are: " + fmt::format("{}", fmt::join(words, ", "))
                                 : fmt::format("did you mean '{}'?", near));
   }
@@ -181,7 +181,7 @@ void load_files(Module::Impl& module, std::string name, std::string text, const 
   });
   const ast::File& first = *module.files.front();
   if (first.declarations.empty() && first.uses.empty() && diags.error_count() == errors)
-    diags.error(Span{first.file, 0, 0}, "expected a declaration, found an empty file")
+    diags.error(Span{first.file, 0, 0}, "expected a declaration, got an empty file")
         .with_help(
             "begin with a job: train mine { model = llama3_8b  cluster = …  seq = 8Ki  "
             "batch = 64 }");

@@ -87,7 +87,7 @@ void check_overrides(Kind kind, const Merged& merged, const std::vector<std::str
       const Span at = entry->keyword ? entry->keyword : entry->name.span;
       diags
           .error(at, fmt::format(
-                         "{} '{}' is made from '{}': it gives values to parameters, found {}",
+                         "{} '{}' is made from '{}': it gives values to parameters, got {}",
                          noun(kind), merged.declaration->name.text, merged.declaration->base->text,
                          entry->kind == EntryKind::narrow ? "'in'" : keyword(entry->kind)))
           .with_help("write the body out, without a template, to change more");
@@ -141,7 +141,7 @@ void check_block(const ast::Declaration& declaration, const Merged& merged,
   if (declaration.base && !declaration.parameters.empty())
     diags
         .error(declaration.parameters.front().name.span,
-               "a block made from another one has that one's parameters, found a list of its own")
+               "a block made from another one has that one's parameters, got a list of its own")
         .with_help(fmt::format("give values to some: block {} = {} {{ … }}", block.name,
                                declaration.base->text));
   std::map<std::string, Span> seen;

@@ -53,7 +53,7 @@ std::optional<std::string> read_from_disk(const std::string& path, std::string& 
 }
 
 /// Declarations with a syntax error in them are not checked further. False where an error lies
-/// outside all declarations: names may be missing then, and nothing can be said about them.
+/// outside all declarations: names may be missing then, so that none can be called unknown.
 bool set_broken_aside(Module::Impl& module, const Diagnostics& diags) {
   bool all_placed = true;
   for (const Diagnostic* diagnostic : diags.sorted()) {
@@ -76,7 +76,7 @@ void check_shape(Kind kind, const ast::Declaration& declaration, Diagnostics& di
   if (kind != Kind::block && !declaration.parameters.empty())
     diags
         .error(declaration.parameters.front().name.span,
-               fmt::format("only a block has parameters in parentheses, found {}",
+               fmt::format("only a block has parameters in parentheses, got {}",
                            with_article(noun(kind))))
         .with_help(kind == Kind::model ? "a model declares them in its body: param layers, hidden"
                                        : "remove the parentheses");
@@ -92,7 +92,9 @@ class Compilation {
   Compilation(const Module& module, const CompileOptions& options, Diagnostics& diags)
       : module_(module), impl_(module.impl()), options_(options), diags_(diags) {}
 
-  void check() {
+  /// \a complete: every declaration of the files is known.
+  void check(bool complete) {
+    impl_.incomplete = !complete;
     name_dtypes();
     for (const auto& [kind, declaration] : impl_.order)
       if (!impl_.broken.contains(declaration)) check_shape(kind, *declaration, diags_);
@@ -101,6 +103,8 @@ class Compilation {
     each(Kind::cluster, [&](const auto& d) { resolve_cluster(impl_, d, diags_); });
     for (const Kind kind : {Kind::optimizer, Kind::framework})
       each(kind, [&](const auto& d) { resolve_behaviour(impl_, kind, d, diags_); });
+    each(Kind::layout, [&](const auto& d) { merge(impl_, Kind::layout, d, diags_); });
+    if (!complete) return;
     check_blocks(impl_, diags_);
     each(Kind::model, [&](const auto& d) { check_model(d); });
     // Jobs name each other (beside) and layouts; both are looked up by name.
@@ -213,8 +217,8 @@ Module compile(std::string name, std::string text, Diagnostics& diags,
   Module module;
   const Loader load = options.load ? options.load : Loader(read_from_disk);
   load_files(module.impl(), std::move(name), std::move(text), load, diags);
-  if (!set_broken_aside(module.impl(), diags)) return module;
-  Compilation(module, options, diags).check();
+  const bool complete = set_broken_aside(module.impl(), diags);
+  Compilation(module, options, diags).check(complete);
   return module;
 }
 

@@ -86,6 +86,7 @@ struct Module::Impl {
   std::map<const ast::Declaration*, std::unique_ptr<Behaviour>> behaviours;
   std::map<const ast::Declaration*, std::unique_ptr<Program>> programs;
   std::map<std::string, DType, std::less<>> builtin_dtypes;
+  bool incomplete = false;  ///< declarations are missing: no name is called unknown
   std::unique_ptr<ModelTables> models;
   std::set<const ast::Declaration*> broken;  ///< syntax errors in them: nothing more is said
   std::vector<Job> jobs;

@@ -63,7 +63,7 @@ std::string twice(const ast::Entry& entry) {
       return fmt::format("'{}' is given twice", entry.name.text);
     case ast::EntryKind::minimize:
     case ast::EntryKind::maximize:
-      return "a job has one objective, found a second";
+      return "a job has one objective, got a second";
     default:
       return fmt::format("{} is declared twice", key_of(entry));
   }
@@ -109,7 +109,7 @@ const ast::Declaration* find_base(Module::Impl& module, Kind kind,
     const ast::Declaration* of_other = module.find(other, base.text, from_prelude);
     if (of_other == nullptr) continue;
     diags
-        .error(base.span, fmt::format("expected {} as template, found {} '{}'",
+        .error(base.span, fmt::format("expected {} as template, got {} '{}'",
                                       with_article(noun(kind)), noun(other), base.text))
         .label(of_other->name.span, "declared here")
         .with_help(fmt::format("{} copies another {}", with_article(noun(kind)), noun(kind)));
@@ -216,6 +216,7 @@ std::string suggest(std::string_view name, const std::vector<std::string>& candi
 
 void unknown_name(Module::Impl& module, Kind kind, std::string_view name, Span span,
                   Diagnostics& diags) {
+  if (module.incomplete) return;
   const std::vector<std::string> known = module.names(kind, module.is_prelude(span));
   const std::string near = did_you_mean(name, known);
   Diagnostic& error = diags.error(span, fmt::format("unknown {} '{}'", noun(kind), name));

@@ -209,7 +209,7 @@ const Job* find_job(const Module& module, std::string_view name, Diagnostics& di
   const std::vector<Job>& jobs = module.jobs();
   const std::vector<std::string> names = names_of(jobs);
   if (jobs.empty()) {
-    diags.error(start(module), "expected a train or serve job in the file, found none")
+    diags.error(start(module), "expected a train or serve job in the file, got none")
         .with_help("add one: train mine { model = llama3_8b  cluster = …  seq = 8Ki  batch = 64 }");
     return nullptr;
   }
