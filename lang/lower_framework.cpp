@@ -124,7 +124,17 @@ void Lowering::read_recompute(const ast::Entry& e) {
 bool Lowering::is_frozen(const Weight& w) const {
   const Job& job = *in_.job;
   if (!job.adapt.kind.empty() && job.adapt.kind != "none") return true;
-  return std::find(job.freeze.begin(), job.freeze.end(), w.name) != job.freeze.end();
+  const auto frozen = [&](std::string_view word) {
+    return std::find(job.freeze.begin(), job.freeze.end(), word) != job.freeze.end();
+  };
+  if (frozen(w.name)) return true;
+  std::string_view path = program_.blocks.empty() ? "" : std::string_view(program_.blocks[w.block]);
+  while (!path.empty()) {  // "moe.mlp": frozen with either
+    const std::size_t dot = path.find('.');
+    if (frozen(path.substr(0, dot))) return true;
+    path = dot == std::string_view::npos ? "" : path.substr(dot + 1);
+  }
+  return false;
 }
 
 void Lowering::find_trained() {

@@ -218,3 +218,20 @@ TEST_CASE("every optimizer keeps its states", "[frameworks]") {
     CHECK(each == Approx(expected).epsilon(0.001));
   }
 }
+
+TEST_CASE("freeze takes names of weights and of blocks", "[frameworks]") {
+  const auto gradients = [](const std::string& freeze) {
+    const Priced p = price(
+        "cluster c { gpu = h200  nodes = 1  gpus_per_node = 8 }\n"
+        "train t { model = vlm  cluster = c  framework = plain  seq = 1Ki  batch = 8  " +
+        freeze + " }\nlayout l { mbs = 1 }\n");
+    return category(p.bill.stages[0], Category::gradients);
+  };
+  // Two bytes a parameter of the vision tower's 24 layers, of the Llama's 32.
+  const std::int64_t tower =
+      2 * 24 * (4 * (1024 * 1024 + 1024) + 4 * 1024 + 2 * 1024 * 4096 + 4096 + 1024);
+  const std::int64_t llama = 2LL * 32 * (4 * 4096 * 4096 + 3LL * 4096 * 11008 + 2 * 4096);
+  CHECK(gradients("") - gradients("freeze = {vit}") == tower);
+  CHECK(gradients("") - gradients("freeze = {vit, lm}") == tower + llama);
+  CHECK(gradients("") - gradients("freeze = {head}") == 2 * 4096 * 32064);
+}
