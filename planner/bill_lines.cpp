@@ -48,8 +48,14 @@ std::string op_name(const Op& op) {
 /// Collects bytes by item row, then merges rows of one name.
 class Lines {
  public:
-  Lines(const Problem& p, const CostModel& model, const StageCost& s, const Moment& m)
-      : p_(p), model_(model), s_(s), m_(m), formulas_(p.module->pool(), model.env()) {}
+  Lines(const Problem& p, const CostModel& model, const StageCost& s, const Moment& m,
+        bool formulas)
+      : p_(p),
+        model_(model),
+        s_(s),
+        m_(m),
+        explain_(formulas),
+        formulas_(p.module->pool(), model.env()) {}
 
   void collect() {
     add_statics();
@@ -79,7 +85,7 @@ class Lines {
       b.lines[at->second].bytes += amount.bytes;
       rows[at->second].push_back(row);
     }
-    for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t i = 0; explain_ && i < rows.size(); ++i) {
       b.lines[i].formula = formula(rows[i], b.layers);
       b.lines[i].divided_by = divided_by(rows[i]);
     }
@@ -211,6 +217,7 @@ class Lines {
 
   /// "20 * (…) / shard" of a line that is made of several rows.
   std::string static_formula(std::uint32_t row, const std::vector<std::int64_t>& count) {
+    if (!explain_) return "";
     const Item& head = p_.inventory.items[row];
     if (head.combine != Combine::add) return formulas_.str(head.bytes);
     std::vector<std::pair<std::string, std::int64_t>> terms;
@@ -342,6 +349,7 @@ class Lines {
   const CostModel& model_;
   const StageCost& s_;
   const Moment& m_;
+  bool explain_;
   Formulas formulas_;
   std::map<std::uint32_t, Amount> amounts_;
 };
@@ -373,8 +381,8 @@ std::string moment_name(const Problem& p, const StageCost& s, const Moment& m) {
 }
 
 void itemise(const Problem& p, const CostModel& model, const StageCost& s, const Moment& m,
-             StageBill& b) {
-  Lines lines(p, model, s, m);
+             StageBill& b, bool formulas) {
+  Lines lines(p, model, s, m, formulas);
   lines.collect();
   lines.write(b);
   add_line(b, "values that several layers read", Category::activations, lines.shared_,

@@ -14,7 +14,8 @@ std::string moment_name(const Problem&, const StageCost&, const Moment&);
 
 /// Fills a stage's lines with what is live at \a moment, by name and category, and checks that they
 /// add up to the moment's bytes (InternalError otherwise). Rounding and fragmentation are lines
-/// too.
-void itemise(const Problem&, const CostModel&, const StageCost&, const Moment& moment, StageBill&);
+/// too. \a formulas: whether lines say how they come about, which takes most of the time.
+void itemise(const Problem&, const CostModel&, const StageCost&, const Moment& moment, StageBill&,
+             bool formulas = true);
 
 }  // namespace plimsoll

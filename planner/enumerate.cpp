@@ -58,9 +58,9 @@ class Search {
       : problem_(problem),
         options_(options),
         domains_(problem),
-        judge_(problem, diags),
         clock_(problem),
         pricer_(problem),
+        judge_(problem, pricer_, diags),
         unlike_pools_(problem.cluster->pools.size() > 1) {}
 
   PlanResult run();
@@ -81,9 +81,9 @@ class Search {
   const Problem& problem_;
   const PlanOptions& options_;
   Domains domains_;
-  Judge judge_;
   Clock clock_;
   Pricer pricer_;
+  Judge judge_;
   bool unlike_pools_;
 
   Layout layout_;  ///< as far as it is chosen

@@ -30,7 +30,8 @@ struct Priced {
   StepTime time;  ///< zero for a serve job
   Int128 peak_bytes = 0, hbm_bytes = 0;
   std::int64_t peak_stage = 0;
-  Rational score;  ///< smaller is better; the objective with what unmet preferences add
+  Rational value;  ///< of the objective
+  Rational score;  ///< smaller is better: the value with what unmet preferences add
   std::vector<const Condition*> unmet;  ///< preferences that do not hold
   std::optional<Rational> days, cost;   ///< of the run, where the job says `tokens`
 

@@ -52,7 +52,8 @@ std::uint64_t derived_variables() {
          bit(Var::cost) | bit(Var::params_on_gpu) | bit(Var::sequences);
 }
 
-Judge::Judge(const Problem& problem, Diagnostics& diags) : problem_(problem) {
+Judge::Judge(const Problem& problem, Pricer& pricer, Diagnostics& diags)
+    : problem_(problem), pricer_(pricer) {
   const Job& job = *problem.job;
   const auto lower = [&](const std::vector<Condition>& conditions, std::vector<Rule>& out) {
     for (const Condition& c : conditions)
@@ -130,15 +131,23 @@ LayoutValues Judge::values(const Priced& p, const Env& env) const {
   out.recompute_layers = p.layout.recompute_layers;
   for (const std::uint32_t pool : p.layout.stage_pool)
     out.stage_pool.push_back(problem_.cluster->pools[pool].name);
-  out.bytes = [this, &p](std::string_view what) -> std::optional<Int128> {
-    const Bill full = bill(problem_, p.layout);
-    const StageBill& stage = full.stages[static_cast<std::size_t>(full.peak_stage)];
+  out.bytes = [this, &p, stage = std::optional<StageBill>{}](
+                  std::string_view what) mutable -> std::optional<Int128> {
+    // Conditions ask for several names of one layout.
+    if (!stage) {
+      if (problem_.job->serve) {
+        const Bill full = bill(problem_, p.layout);
+        stage = full.stages[static_cast<std::size_t>(full.peak_stage)];
+      } else {
+        stage = pricer_.lines(p.layout);
+      }
+    }
     for (std::size_t c = 0; c < kCategoryCount; ++c)
-      if (name(static_cast<Category>(c)) == what) return stage.categories[c];
+      if (name(static_cast<Category>(c)) == what) return stage->categories[c];
     std::optional<Int128> sum;
     for (const Item& item : problem_.inventory.items)
       if (item.name == what) sum = 0;
-    for (const BillLine& line : stage.lines)
+    for (const BillLine& line : stage->lines)
       if (line.name == what) sum = sum.value_or(0) + line.bytes;
     return sum;
   };
@@ -186,6 +195,7 @@ bool Judge::score(Priced& p, const Env& env) const {
       percent += rule.source->weight;
       p.unmet.push_back(rule.source);
     }
+  p.value = *value;
   p.score = (minimize_ ? *value : -*value) + value->abs() * percent / Rational(100);
   if (!problem_.job->tokens.is_zero() && !problem_.job->serve) {
     p.days = env[Var::days];

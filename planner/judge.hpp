@@ -15,8 +15,8 @@ namespace plimsoll {
 /// A job's requirements, preferences and objective, ready for a search.
 class Judge {
  public:
-  /// Errors of conditions go to \a diags.
-  Judge(const Problem&, Diagnostics& diags);
+  /// Errors of conditions go to \a diags. \a pricer: for `bytes("…")`.
+  Judge(const Problem&, Pricer& pricer, Diagnostics& diags);
 
   /// Requirements that read no more than the variables of \a known and had not been decided with
   /// those of \a before: do they hold? Counts what each turned away.
@@ -32,7 +32,6 @@ class Judge {
   /// -infinity where the objective does not follow from the step time alone.
   double bound(Env& env, std::int64_t nanoseconds) const;
 
-  bool needs_peak() const { return needs_peak_; }
   bool minimize() const { return minimize_; }
   const std::string& objective() const { return objective_text_; }
   /// The requirement that turned away the most candidates; "" where none did.
@@ -48,11 +47,12 @@ class Judge {
   LayoutValues values(const Priced&, const Env&) const;
 
   const Problem& problem_;
+  Pricer& pricer_;
   std::vector<Rule> require_, prefer_;
   std::optional<Lowered> objective_;
   const ast::Expr* objective_source_ = nullptr;
   std::string objective_text_;
-  bool minimize_ = true, needs_peak_ = false, bounded_ = false;
+  bool minimize_ = true, bounded_ = false;
 };
 
 /// Variables that are known only once a layout is priced.

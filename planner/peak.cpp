@@ -69,6 +69,17 @@ Pricer::Peak Pricer::peak(const Layout& l) {
   return worst;
 }
 
+StageBill Pricer::lines(const Layout& l) {
+  const Problem& p = impl_->problem;
+  StageBill b;
+  b.stage = peak(l).stage;
+  const StageCost cost = impl_->model.stage(b.stage);
+  itemise(p, impl_->model, cost, impl_->model.moments(cost, false).front(), b, false);
+  for (const BillLine& line : b.lines)
+    b.categories[static_cast<std::size_t>(line.category)] += line.bytes;
+  return b;
+}
+
 namespace {
 
 StageBill bill_stage(const Problem& p, const Layout& l, CostModel& model, std::int64_t stage) {

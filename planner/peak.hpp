@@ -75,6 +75,8 @@ class Pricer {
     Int128 headroom_bytes = 0;  ///< hbm - bytes at the tightest stage
   };
   Peak peak(const Layout&);
+  /// The tightest stage's lines and categories at its peak, without formulas (train jobs).
+  StageBill lines(const Layout&);
 
  private:
   struct Impl;

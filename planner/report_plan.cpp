@@ -39,7 +39,9 @@ std::string open_fields(const Problem& problem, const Layout& l) {
   const auto open = [&](const char* name, std::int64_t value) {
     const auto it = problem.job->layout.find(name);
     if (it != problem.job->layout.end() && it->second.values.size() > 1)
-      out += fmt::format("{}{} = {}", out.empty() ? "" : "  ", name, value);
+      out += fmt::format(
+          "{}{} = {}", out.empty() ? "" : "  ", name,
+          value % 1024 == 0 ? fmt::format("{}Ki", value / 1024) : std::to_string(value));
   };
   open("seq", l.seq);
   open("batch", l.batch);
@@ -82,6 +84,26 @@ std::string lost_on(const Priced& best, const Priced& other) {
     if (d > difference) difference = d, most = &cause;
   }
   return most == nullptr ? "" : most->name;
+}
+
+bool is_tie(const Priced& best, const Priced& other) {
+  return std::abs(seconds(other) / seconds(best) - 1) < time_constants::kTie;
+}
+
+/// "+2.0 %, a tie: pipeline bubble".
+std::string lost_time(const Priced& best, const Priced& other) {
+  const double more = seconds(other) / seconds(best) - 1;
+  const std::string on = more <= 0 ? "" : lost_on(best, other);
+  return fmt::format("{:+.1f} %{}{}", more * 100, is_tie(best, other) ? ", a tie" : "",
+                     on.empty() ? "" : ": " + on);
+}
+
+/// "peak +4.2 %": of another objective, whatever preferences add to it.
+std::string lost_value(const PlanResult& r, const Priced& best, const Priced& other) {
+  const double a = best.value.to_double(), b = other.value.to_double();
+  if (best.value == other.value) return fmt::format("same {}", r.objective);
+  return a == 0 ? fmt::format("{} {}", r.objective, other.value.str())
+                : fmt::format("{} {:+.1f} %", r.objective, (b / a - 1) * 100);
 }
 
 std::string title(const Problem& problem, const Heading& heading, const Style& style) {
@@ -216,17 +238,14 @@ std::string runners_up(const Problem& problem, const PlanResult& r, const Style&
                {Table::Align::right},
                {Table::Align::left, std::max<std::size_t>(room, 24)}});
   table.add({"", serve ? "sequences" : "step", "loses", "peak", "layout"});
+  const bool by_time = r.objective == "step_time";
   bool tie = false;
   for (std::size_t i = 0; i < r.alternatives.size(); ++i) {
     const Priced& p = r.alternatives[i];
     std::string loss;
     if (!serve) {
-      const double more = seconds(p) / seconds(best) - 1;
-      const bool close = std::abs(more) < time_constants::kTie;
-      tie = tie || close;
-      const std::string on = lost_on(best, p);
-      loss = fmt::format("{:+.1f} %{}{}", more * 100, close ? ", a tie" : "",
-                         on.empty() || more <= 0 ? "" : ": " + on);
+      loss = by_time ? lost_time(best, p) : lost_value(r, best, p);
+      tie = tie || (by_time && is_tie(best, p));
       for (const Condition* c : p.unmet)
         if (std::find(best.unmet.begin(), best.unmet.end(), c) == best.unmet.end())
           loss += fmt::format(", not {}", c->name);

@@ -311,6 +311,15 @@ struct Clock::Impl {
     return 2 * one * (m * chunks + as_double(l.pp - 1));
   }
 
+  /// Of the datasheet, at the job's precision: the mean over the GPUs.
+  double mean_rate(const Layout& l) const {
+    const auto of = [](const Rates& r) { return r.flops_fp8 > 0 ? r.flops_fp8 : r.flops; };
+    if (l.stage_pool.empty()) return of(rates.front());
+    double sum = 0;
+    for (const std::uint32_t pool : l.stage_pool) sum += of(rates[pool]);
+    return sum / as_double(l.pp);
+  }
+
   double model_flops(std::int64_t seq) {
     const auto it = flops.find(seq);
     if (it != flops.end()) return it->second;
@@ -359,8 +368,7 @@ StepTime Clock::step(const Layout& l) {
   t.model_flops = impl_->model_flops(l.seq) * as_double(l.batch);
   const double gpus = as_double(l.tp * l.pp * l.cp * l.dp);
   t.tflops_per_gpu = t.model_flops / seconds / gpus / 1e12;
-  const Rates& rate = impl_->rates.front();
-  t.mfu = t.model_flops / seconds / gpus / (rate.flops_fp8 > 0 ? rate.flops_fp8 : rate.flops);
+  t.mfu = t.model_flops / seconds / gpus / impl_->mean_rate(l);
   t.tokens_per_second = as_double(l.batch) * as_double(l.seq) / seconds;
   return t;
 }
