@@ -7,6 +7,7 @@
 #include "cli/problem.hpp"
 #include "planner/enumerate.hpp"
 #include "planner/report_plan.hpp"
+#include "planner/suggest.hpp"
 
 namespace plimsoll::cli {
 namespace {
@@ -52,7 +53,9 @@ Outcome plan(const Options& options, const Terminal& terminal) {
                   std::chrono::duration<double>(Clock::now() - begun).count() > *options.timeout);
         };
         const InterruptScope listening;
-        const PlanResult result = plimsoll::plan(problem, how, diags);
+        PlanResult result = plimsoll::plan(problem, how, diags);
+        if (result.status == PlanResult::infeasible)
+          result.relaxations = suggest(problem, how.stop);
         Outcome outcome;
         outcome.code = exit_code(result);
         outcome.out = options.json ? report::plan_json(problem, result)

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lang/parse.hpp"
 #include "lang/units.hpp"
@@ -46,8 +47,9 @@ std::string tokens_text(std::int64_t tokens) {
 /// The edits of one file, tried one by one.
 class Tries {
  public:
-  Tries(const Problem& problem, const CompileOptions& options)
+  Tries(const Problem& problem, std::function<bool()> stop, const CompileOptions& options)
       : problem_(problem),
+        stop_(std::move(stop)),
         options_(options),
         sources_(problem.module->sources()),
         number_(problem.job->span.file),
@@ -88,7 +90,7 @@ class Tries {
  private:
   bool attempt(const std::optional<std::string>& text, const std::string& change,
                const std::string& value) {
-    if (!text) return false;
+    if (!text || (stop_ && stop_())) return false;
     Diagnostics diags;
     const Module module = compile(sources_[number_].name(), *text, diags, options_);
     if (diags.has_errors()) return false;
@@ -99,6 +101,7 @@ class Tries {
     PlanOptions options;
     options.top = 1;
     options.budget = kBudget;
+    options.stop = stop_;
     PlanResult result = plan(*problem, options, diags);
     if (diags.has_errors() || !result.best) return false;
     const std::string layout = describe(*problem, result.best->layout);
@@ -109,6 +112,7 @@ class Tries {
   }
 
   const Problem& problem_;
+  std::function<bool()> stop_;
   CompileOptions options_;
   const Sources& sources_;
   std::uint32_t number_;
@@ -199,8 +203,9 @@ std::optional<std::string> without_entry(const Sources& sources, const ast::File
   return spliced(sources[file.file].text(), e->span.begin, e->span.end, "");
 }
 
-std::vector<Relaxation> suggest(const Problem& problem, const CompileOptions& options) {
-  Tries tries(problem, options);
+std::vector<Relaxation> suggest(const Problem& problem, std::function<bool()> stop,
+                                const CompileOptions& options) {
+  Tries tries(problem, std::move(stop), options);
   if (!tries.usable()) return {};
   try_layout(tries, *problem.job);
   try_job(tries, *problem.job, *problem.cluster);

@@ -2,6 +2,7 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,10 +11,12 @@
 #include "planner/enumerate.hpp"
 
 /// What would have to change where nothing fits: single edits of the file, each of which is
-/// compiled and planned again; only those with a layout that fits are told.
+/// compiled and planned again; only those with a layout that fits are told. \a stop as in
+/// PlanOptions: what was found by then is told.
 namespace plimsoll {
 
-std::vector<Relaxation> suggest(const Problem&, const CompileOptions& = {});
+std::vector<Relaxation> suggest(const Problem&, std::function<bool()> stop = {},
+                                const CompileOptions& = {});
 
 /// The text of a file with one field of one declaration set (`kind name { field = value }`), added
 /// to its body where it is not there. nullopt where the declaration is not in the file.
