@@ -51,6 +51,7 @@ class Server {
   void deal();
   StageBill bill_of(std::int64_t stage, std::int64_t sequences) const;
   std::string divided_by(Expr) const;
+  Expr for_reading(Expr, const Env&) const;
 
   const Problem& p_;
   const Layout& l_;
@@ -80,6 +81,14 @@ std::string Server::divided_by(Expr e) const {
     if (pool_.depends_on(e) >> static_cast<unsigned>(v) & 1)
       text += (text.empty() ? "" : ", ") + std::string(name(v));
   return text;
+}
+
+/// What a server does not choose (the tokens of a step, no sequence parallelism) folded in.
+Expr Server::for_reading(Expr e, const Env& env) const {
+  std::uint64_t mask = 0;
+  for (const Var v : {Var::sp, Var::mbs, Var::seq, Var::target, Var::cp, Var::first, Var::last})
+    mask |= std::uint64_t{1} << static_cast<unsigned>(v);
+  return pool_.substitute(e, env, mask);
 }
 
 void Server::add(Stage& s, BillLine line, bool counts) const {
@@ -136,9 +145,10 @@ void Server::add_items(Stage& s, const std::vector<std::uint32_t>& segments, con
     line.name = item.name;
     line.category = item.category;
     line.bytes = whole(pool_.eval(item.bytes, env)) * instances(item, segments);
-    line.formula = pool_.str(item.bytes);
+    const Expr bytes = for_reading(item.bytes, env);
+    line.formula = pool_.str(bytes);
     line.lifetime = life.str();
-    line.divided_by = divided_by(item.bytes);
+    line.divided_by = divided_by(bytes);
     line.source = item.source;
     if (item.combine != Combine::add) {
       const auto [at, fresh] = shared.try_emplace(item.name + item.key, lines.size());

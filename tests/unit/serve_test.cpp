@@ -159,7 +159,9 @@ TEST_CASE("stages, replicas, experts and windows of a server", "[serve]") {
   const Bill pipe = two.bill();
   check_sums(pipe);
   CHECK(pipe.stages.size() == 2);
-  CHECK(pipe.sequences % 2 == 0);  // two replicas
+  CHECK(pipe.sequences % 2 == 0);     // two replicas
+  CHECK(line(pipe, "sampler") == 0);  // the last stage's
+  CHECK(line(pipe, "a layer's forward") > 0);
   Served alone("cluster c { gpu = h200  nodes = 1  gpus_per_node = 4 }\n" +
                job("model = llama3_8b  context = 8Ki") + "layout l { tp = 2  pp = 2 }\n");
   CHECK(alone.bill().sequences * 2 == pipe.sequences);
