@@ -144,8 +144,8 @@ class ParameterScope final : public eval::Scope {
 }  // namespace
 
 std::nullopt_t Elaborator::fail(Span where, std::string message, std::string help) {
-  Diagnostic& d = evaluator_.error(where, std::move(message));
-  if (!help.empty()) d.with_help(std::move(help));
+  if (help.empty()) help = "docs/language.md has a table of what each op and entry takes";
+  evaluator_.error(where, std::move(message)).with_help(std::move(help));
   return std::nullopt;
 }
 

@@ -84,7 +84,8 @@ bool Elaborator::check_heads(const Args& args, std::int64_t heads, std::int64_t 
       !check_divides(v.width, kv_heads, where, "the width of v,", "kv_heads"))
     return false;
   if (heads % kv_heads != 0)
-    fail(where, fmt::format("{} heads do not share {} kv_heads evenly", heads, kv_heads));
+    fail(where, fmt::format("{} heads do not share {} kv_heads evenly", heads, kv_heads),
+         "heads must be a multiple of kv_heads");
   else if (q.width / heads != k.width / kv_heads)
     fail(where,
          fmt::format("q has {} elements a head, k has {}", q.width / heads, k.width / kv_heads));

@@ -73,8 +73,10 @@ bool Elaborator::check_alike(ValueId a, ValueId b, const ast::Expr& node, std::s
   const Value& x = value(a);
   const Value& y = value(b);
   if (x.width != y.width)
-    fail(node.span, fmt::format("cannot {} tensors of width {} and {}", verb, grouped(x.width),
-                                grouped(y.width)));
+    fail(node.span,
+         fmt::format("cannot {} tensors of width {} and {}", verb, grouped(x.width),
+                     grouped(y.width)),
+         "give the linear before one of them the width of the other");
   else if (!(x.tokens == y.tokens))
     fail(node.span, fmt::format("cannot {} tensors of {} and {} tokens", verb, pool_.str(x.tokens),
                                 pool_.str(y.tokens)));
@@ -94,8 +96,9 @@ bool Elaborator::check_alike(ValueId a, ValueId b, const ast::Expr& node, std::s
 bool Elaborator::check_divides(std::int64_t n, std::int64_t parts, Span where,
                                std::string_view n_is, std::string_view parts_are) {
   if (n % parts == 0) return true;
-  fail(where, fmt::format("{} {} does not divide into {} {}", n_is, grouped(n), grouped(parts),
-                          parts_are));
+  fail(where,
+       fmt::format("{} {} does not divide into {} {}", n_is, grouped(n), grouped(parts), parts_are),
+       fmt::format("{} must be a multiple of {}", grouped(n), grouped(parts)));
   return false;
 }
 

@@ -123,17 +123,27 @@ Diagnostic& Evaluator::error(Span where, std::string message) {
   return diagnostic;
 }
 
+void Evaluator::error(Span where, const ArithmeticError& failure) {
+  const std::string what = failure.what();
+  error(where, what)
+      .with_help(
+          what == "division by zero"
+              ? "make sure that what stands below the '/' cannot be 0"
+              : "sizes of real jobs are far below this: look for a power or a unit too many");
+}
+
 std::optional<Value> Evaluator::eval(const ast::Expr& e, const Scope& scope,
                                      const Enumeration* words) {
   const DepthGuard guard(depth_);
   if (depth_ > kMaxDepth) {
-    error(e.span, fmt::format("expressions nest more than {} deep here", kMaxDepth));
+    error(e.span, fmt::format("expressions nest more than {} deep here", kMaxDepth))
+        .with_help("give a part of it a name, and use the name");
     return std::nullopt;
   }
   try {
     return dispatch(e, scope, words);
   } catch (const ArithmeticError& failure) {
-    error(e.span, failure.what());
+    error(e.span, failure);
     return std::nullopt;
   }
 }
@@ -188,9 +198,10 @@ Evaluator::Result Evaluator::name(const ast::Expr& e, const Scope& scope,
 }
 
 std::nullopt_t Evaluator::unknown_name(const ast::Expr& e, const Scope& scope) {
-  Diagnostic& d = error(e.span, fmt::format("unknown name '{}'", e.text));
-  if (const std::string meant = did_you_mean(e.text, scope.names()); !meant.empty())
-    d.with_help(fmt::format("did you mean '{}'?", meant));
+  const std::string meant = did_you_mean(e.text, scope.names());
+  error(e.span, fmt::format("unknown name '{}'", e.text))
+      .with_help(meant.empty() ? "nothing of this name is known here: give a value, or declare it"
+                               : fmt::format("did you mean '{}'?", meant));
   return std::nullopt;
 }
 
@@ -212,14 +223,15 @@ Evaluator::Result Evaluator::index(const ast::Expr& e, const Scope& scope) {
   if (!of) return std::nullopt;
   const List* list = of->as<List>();
   if (list == nullptr) {
-    error(e.arg(0).span, fmt::format("only lists have an index, got {}", of->kind()));
+    error(e.arg(0).span, fmt::format("only lists have an index, got {}", of->kind()))
+        .with_help("a list stands in brackets: [19, 21, 21, 19]");
     return std::nullopt;
   }
   const std::optional<Expr> at = count(e.arg(1), scope);
   if (!at) return std::nullopt;
   if (!pool_.is_constant(*at)) {
     if (list->items.empty()) {
-      error(e.arg(0).span, "the list is empty");
+      error(e.arg(0).span, "the list is empty").with_help("put at least one entry in it");
       return std::nullopt;
     }
     Value result = list->items.back();  // the index is open: one choice an entry
@@ -233,7 +245,8 @@ Evaluator::Result Evaluator::index(const ast::Expr& e, const Scope& scope) {
   const Rational i = pool_.value(*at);
   if (!i.is_integer() || i.sign() < 0 || !(i < Rational(list->items.size()))) {
     error(e.arg(1).span, fmt::format("index {} is outside the list of {} (they count from 0)",
-                                     i.str(), list->items.size()));
+                                     i.str(), list->items.size()))
+        .with_help("the last entry of a list x is x[len(x) - 1]");
     return std::nullopt;
   }
   return list->items[static_cast<std::size_t>(i.num())];
@@ -255,12 +268,16 @@ std::optional<Expr> Evaluator::as_quantity(const Value& value, Dimension dimensi
   if (n != nullptr && n->dimension == dimension) return n->expr;
   if (const Word* word = value.as<Word>(); word != nullptr && word->of == &any_words()) {
     error(value.span, fmt::format("unknown name '{}'", word->text))
-        .label(where, fmt::format("{} is expected here", dimension.str()));
+        .label(where, fmt::format("{} is expected here", dimension.str()))
+        .with_help(dimension == kBytes ? "give a size, such as 4 GiB, or a name that has one"
+                                       : "give a number, or a name that has one");
     return std::nullopt;
   }
   Diagnostic& d = error(where, fmt::format("expected {}, got {}", dimension.str(), value.kind()));
   if (n != nullptr && n->dimension.is_count() && dimension == kBytes)
     d.with_help("write the unit, as in '4 GiB' or '2 B'");
+  else
+    d.with_help(fmt::format("give {} here", dimension.str()));
   return std::nullopt;
 }
 
@@ -272,7 +289,8 @@ std::optional<Expr> Evaluator::condition(const ast::Expr& e, const Scope& scope)
 
 std::optional<Expr> Evaluator::as_condition(const Value& value, Span where) {
   if (const Boolean* b = value.as<Boolean>()) return b->expr;
-  error(where, fmt::format("expected a condition (true or false), got {}", value.kind()));
+  error(where, fmt::format("expected a condition (true or false), got {}", value.kind()))
+      .with_help("a condition compares: tp <= 8, zero == 3, mbs in {1, 2}");
   return std::nullopt;
 }
 
@@ -282,7 +300,8 @@ std::optional<Rational> Evaluator::constant(const ast::Expr& e, const Scope& sco
   if (!value) return std::nullopt;
   if (pool_.is_constant(*value)) return pool_.value(*value);
   error(e.span,
-        fmt::format("expected a number that holds for every layout, got {}", pool_.str(*value)));
+        fmt::format("expected a number that holds for every layout, got {}", pool_.str(*value)))
+      .with_help("layout variables such as tp and pp are known only once a layout is chosen");
   return std::nullopt;
 }
 
@@ -290,9 +309,11 @@ const Number* Evaluator::number(const Value& value, Span where) {
   if (const Number* n = value.as<Number>()) return n;
   if (const Word* word = value.as<Word>(); word != nullptr && word->of == &any_words())
     error(value.span, fmt::format("unknown name '{}'", word->text))
-        .label(where, "a number is expected here");
+        .label(where, "a number is expected here")
+        .with_help("give a number, or a name that has one");
   else
-    error(where, fmt::format("expected a number, got {}", value.kind()));
+    error(where, fmt::format("expected a number, got {}", value.kind()))
+        .with_help("give a number, or a name that has one");
   return nullptr;
 }
 

@@ -55,6 +55,9 @@ struct Tensor {
   ValueId id;
 };
 inline constexpr ValueId kLoss = kNone;
+/// What to do about two values of unlike kinds or dimensions.
+inline constexpr const char* kAlike =
+    "both must be of one kind; a plain number takes a unit, as in 2 GiB or 3 s";
 /// A name whose value is wrong, as was reported already: what uses it fails without a word.
 struct Unknown {};
 struct Value;
@@ -159,6 +162,7 @@ class Evaluator {
   std::optional<Expr> contains(const Value& value, const Value& of, Span where);
   /// Reports, with what Calls::explain adds.
   Diagnostic& error(Span where, std::string message);
+  void error(Span where, const ArithmeticError&);
 
   ExprPool& pool() { return pool_; }
   Diagnostics& diags() { return diags_; }

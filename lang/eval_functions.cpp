@@ -61,6 +61,10 @@ Evaluator::Result Evaluator::call(const ast::Expr& e, const Scope& scope,
       d.with_help(fmt::format("did you mean '{}'?", meant));
     else if (scope.find(e.text) != nullptr)
       d.with_help(fmt::format("'{}' is a value; '*' multiplies", e.text));
+    else if (calls_ != nullptr)
+      d.with_help(fmt::format("declare it: block {}(x) {{ return … }}", e.text));
+    else
+      d.with_help(fmt::format("functions are {}", fmt::join(names, ", ")));
     return std::nullopt;
   }
   if (e.args.size() < function->fewest || e.args.size() > function->most) {
@@ -68,16 +72,19 @@ Evaluator::Result Evaluator::call(const ast::Expr& e, const Scope& scope,
         function->most == kAny ? "at least 1 argument" : times(function->fewest);
     Diagnostic& d =
         error(e.span, fmt::format("{} takes {}, got {}", e.text, expected, e.args.size()));
-    if (e.text == "if") d.with_help("if(condition, value, otherwise)");
+    d.with_help(e.text == "if" ? "if(condition, value, otherwise)"
+                               : fmt::format("put them between the parentheses: {}(…)", e.text));
     return std::nullopt;
   }
   for (const ast::Argument& arg : e.args)
     if (!arg.name.text.empty()) {
-      error(arg.name.span, fmt::format("{} takes no named arguments", e.text));
+      error(arg.name.span, fmt::format("{} takes no named arguments", e.text))
+          .with_help(fmt::format("leave '{} =' out", arg.name.text));
       return std::nullopt;
     }
   if (e.closure) {
-    error(e.closure->span, fmt::format("{} takes no body", e.text));
+    error(e.closure->span, fmt::format("{} takes no body", e.text))
+        .with_help("only experts takes one: experts(x, count, top_k) { t => mlp(t, ffn) }");
     return std::nullopt;
   }
   if (e.text == "if") return choose(e, scope, words);
@@ -149,11 +156,13 @@ Evaluator::Result Evaluator::select(const ast::Expr& node, Expr condition, const
   }
   if (then.kind() == otherwise.kind())
     error(node.span, fmt::format("a layout decides this, so both choices must be numbers; got {}",
-                                 then.kind()));
+                                 then.kind()))
+        .with_help("let the condition name only what is known before a layout is chosen");
   else
     error(node.span,
           fmt::format("a layout decides this, so both choices must be alike; got {} and {}",
-                      then.kind(), otherwise.kind()));
+                      then.kind(), otherwise.kind()))
+        .with_help("give both choices the same unit");
   return std::nullopt;
 }
 
@@ -175,7 +184,8 @@ Evaluator::Result Evaluator::fold(const ast::Expr& e, std::vector<Value>& args) 
   }
   if (items->empty()) {
     if (e.text == "sum") return make(pool_.constant(0), kCount, e.span);
-    error(e.span, fmt::format("{} of an empty list", e.text));
+    error(e.span, fmt::format("{} of an empty list", e.text))
+        .with_help("put at least one number in it");
     return std::nullopt;
   }
   const auto place = [&](std::size_t i) { return items == &args ? e.arg(i).span : e.span; };
@@ -187,7 +197,8 @@ Evaluator::Result Evaluator::fold(const ast::Expr& e, std::vector<Value>& args) 
     if (next == nullptr) return std::nullopt;
     if (next->dimension != first->dimension) {
       error(place(i), fmt::format("{} takes numbers that are alike; got {} and {}", e.text,
-                                  first->dimension.str(), next->dimension.str()));
+                                  first->dimension.str(), next->dimension.str()))
+          .with_help(kAlike);
       return std::nullopt;
     }
     result = e.text == "min"   ? pool_.min(result, next->expr)
@@ -205,7 +216,8 @@ Evaluator::Result Evaluator::length(const ast::Expr& e, const Value& arg) {
   if (const Interval* range = arg.as<Interval>())
     return make(pool_.add(pool_.sub(range->to.expr, range->from.expr), pool_.constant(1)), kCount,
                 e.span);
-  error(e.arg(0).span, fmt::format("expected a list, got {}", arg.kind()));
+  error(e.arg(0).span, fmt::format("expected a list, got {}", arg.kind()))
+      .with_help("a list stands in brackets: [19, 21, 21, 19]");
   return std::nullopt;
 }
 
@@ -238,7 +250,8 @@ Evaluator::Result Evaluator::log2(const ast::Expr& e, const Value& arg) {
   const Rational value = pool_.value(*n);
   const Int128 power = value.num();
   if (!value.is_integer() || power <= 0 || (power & (power - 1)) != 0) {
-    error(e.arg(0).span, fmt::format("log2 is of powers of two, got {}", value.str()));
+    error(e.arg(0).span, fmt::format("log2 is of powers of two, got {}", value.str()))
+        .with_help("powers of two are 1, 2, 4, 8, …");
     return std::nullopt;
   }
   std::int64_t bits = 0;
@@ -252,7 +265,8 @@ Evaluator::Result Evaluator::mod(const ast::Expr& e, const Value& a, const Value
   if (x == nullptr || y == nullptr) return std::nullopt;
   if (x->dimension != y->dimension) {
     error(e.span,
-          fmt::format("mod takes numbers that are alike; got {} and {}", a.kind(), b.kind()));
+          fmt::format("mod takes numbers that are alike; got {} and {}", a.kind(), b.kind()))
+        .with_help(kAlike);
     return std::nullopt;
   }
   if (pool_.is_constant(x->expr) && pool_.is_constant(y->expr))

@@ -136,7 +136,7 @@ Evaluator::Result Evaluator::chain(const ast::Expr& e, const Scope& scope) {
     try {
       left = arithmetic(*node, std::move(*left), std::move(*right));
     } catch (const ArithmeticError& failure) {
-      error(node->span, failure.what());
+      error(node->span, failure);
       return std::nullopt;
     }
     if (!left || spine.empty()) return left;
@@ -150,7 +150,7 @@ Evaluator::Result Evaluator::arithmetic(const ast::Expr& node, Value left, Value
   if (left.as<Tensor>() != nullptr || right.as<Tensor>() != nullptr) {
     if (calls_ != nullptr && (op == ast::Op::add || op == ast::Op::multiply))
       return calls_->combine(node, op, left, right);
-    error(node.span, mismatch(op, left, right));
+    error(node.span, mismatch(op, left, right)).with_help(kAlike);
     return std::nullopt;
   }
   const Number* a = left.as<Number>();
@@ -162,7 +162,7 @@ Evaluator::Result Evaluator::arithmetic(const ast::Expr& node, Value left, Value
       number(wrong, node.arg(a == nullptr ? 0 : 1).span);
       return std::nullopt;
     }
-    error(node.span, mismatch(op, left, right));
+    error(node.span, mismatch(op, left, right)).with_help(kAlike);
     return std::nullopt;
   }
   const bool constant = pool_.is_constant(a->expr) && pool_.is_constant(b->expr);
@@ -192,7 +192,8 @@ Evaluator::Result Evaluator::arithmetic(const ast::Expr& node, Value left, Value
   }
   error(node.span, mismatch(op, left, right))
       .label(node.arg(0).span, left.kind())
-      .label(node.arg(1).span, right.kind());
+      .label(node.arg(1).span, right.kind())
+      .with_help(kAlike);
   return std::nullopt;
 }
 
@@ -203,7 +204,8 @@ Evaluator::Result Evaluator::power(const ast::Expr& node, const Value& left, con
   if (!exponent) return std::nullopt;
   if (!pool_.is_constant(*exponent)) {
     error(node.arg(1).span,
-          fmt::format("an exponent holds for every layout; got {}", pool_.str(*exponent)));
+          fmt::format("an exponent holds for every layout; got {}", pool_.str(*exponent)))
+        .with_help("layout variables such as tp and pp are known only once a layout is chosen");
     return std::nullopt;
   }
   const Rational n = pool_.value(*exponent);
@@ -212,7 +214,8 @@ Evaluator::Result Evaluator::power(const ast::Expr& node, const Value& left, con
   if (base->dimension != kCount || !pool_.is_constant(base->expr)) {
     if (!n.is_integer() || times > kMaxOpenExponent) {
       error(node.arg(1).span,
-            fmt::format("expected a whole exponent up to {}, got {}", kMaxOpenExponent, n.str()));
+            fmt::format("expected a whole exponent up to {}, got {}", kMaxOpenExponent, n.str()))
+          .with_help("write out the product instead");
       return std::nullopt;
     }
     for (std::int64_t i = 0; i < times; ++i)
@@ -232,7 +235,8 @@ Evaluator::Result Evaluator::range(const ast::Expr& node, const Value& left, con
   if (from == nullptr || to == nullptr) return std::nullopt;
   if (from->dimension != to->dimension) {
     error(node.span,
-          fmt::format("the ends of a range are alike; got {} and {}", left.kind(), right.kind()));
+          fmt::format("the ends of a range are alike; got {} and {}", left.kind(), right.kind()))
+        .with_help(kAlike);
     return std::nullopt;
   }
   if (pool_.is_constant(from->expr) && pool_.is_constant(to->expr) &&
@@ -312,7 +316,8 @@ Evaluator::Result Evaluator::order(const ast::Expr& e, const Value& left, const 
     if (unknown_left || unknown_right)
       number(unknown_left ? left : right, e.arg(unknown_left ? 0 : 1).span);
     else
-      error(e.span, fmt::format("cannot compare {} and {}", left.kind(), right.kind()));
+      error(e.span, fmt::format("cannot compare {} and {}", left.kind(), right.kind()))
+          .with_help(kAlike);
     return std::nullopt;
   }
   if (strict) return truth(pool_.logical_not(pool_.less_equal(y->expr, x->expr)), e.span);
@@ -342,7 +347,7 @@ std::optional<Expr> Evaluator::equal(const Value& a, const Value& b, Span where)
     const std::int64_t index = index_of(*open->of, word);
     if (index >= 0) return pool_.equal(open->expr, pool_.constant(index));
     if (b.is_none()) return known(false);
-    error(where, fmt::format("cannot compare {} and {}", a.kind(), b.kind()));
+    error(where, fmt::format("cannot compare {} and {}", a.kind(), b.kind())).with_help(kAlike);
     return std::nullopt;
   }
   if (a.is_none() || b.is_none()) return known(a.is_none() && b.is_none());
@@ -372,7 +377,7 @@ std::optional<Expr> Evaluator::equal(const Value& a, const Value& b, Span where)
     }
     return all;
   }
-  error(where, fmt::format("cannot compare {} and {}", a.kind(), b.kind()));
+  error(where, fmt::format("cannot compare {} and {}", a.kind(), b.kind())).with_help(kAlike);
   return std::nullopt;
 }
 
@@ -391,7 +396,8 @@ std::optional<Expr> Evaluator::contains(const Value& value, const Value& of, Spa
     const Number* n = value.as<Number>();
     if (n == nullptr || n->dimension != range->from.dimension) {
       error(where,
-            fmt::format("cannot compare {} and {}", value.kind(), range->from.dimension.str()));
+            fmt::format("cannot compare {} and {}", value.kind(), range->from.dimension.str()))
+          .with_help(kAlike);
       return std::nullopt;
     }
     return pool_.logical_and(pool_.less_equal(range->from.expr, n->expr),
@@ -400,7 +406,8 @@ std::optional<Expr> Evaluator::contains(const Value& value, const Value& of, Spa
   const Set* set = of.as<Set>();
   const List* list = of.as<List>();
   if (set == nullptr && list == nullptr) {
-    error(where, fmt::format("'in' takes a set, a list or a range, got {}", of.kind()));
+    error(where, fmt::format("'in' takes a set, a list or a range, got {}", of.kind()))
+        .with_help("a set is {1, 2, 4}, a range 1..8");
     return std::nullopt;
   }
   Expr any = pool_.constant(0);

@@ -60,13 +60,19 @@ bool set_broken_aside(Module::Impl& module, const Diagnostics& diags) {
     if (diagnostic->severity != Severity::error) continue;
     const Span at = diagnostic->span;
     bool placed = false;
-    for (const auto& file : module.files)
-      for (const ast::Declaration& declaration : file->declarations)
-        if (declaration.span.file == at.file && declaration.span.begin <= at.begin &&
-            at.begin <= declaration.span.end) {
-          module.broken.insert(&declaration);
-          placed = true;
-        }
+    for (const auto& file : module.files) {
+      if (file->file != at.file) continue;
+      // They stand in source order: those that begin at or before the error, the nearest first.
+      const auto& all = file->declarations;
+      auto next = std::upper_bound(all.begin(), all.end(), at.begin,
+                                   [](std::uint32_t offset, const ast::Declaration& one) {
+                                     return offset < one.span.begin;
+                                   });
+      while (next != all.begin() && at.begin <= (--next)->span.end) {
+        module.broken.insert(&*next);
+        placed = true;
+      }
+    }
     all_placed = all_placed && placed;
   }
   return all_placed;

@@ -53,7 +53,7 @@ std::string form_of(const State& state, const Token* where) {
     for (const Form& form : kForms)
       if (state.spelling(*token) == form.keyword) return fmt::format("its form is: {}", form.form);
   }
-  return {};
+  return std::string(kDeclarationForm);
 }
 
 std::string help_for_expression(const State& state, const Token* where) {

@@ -238,48 +238,92 @@ TEST_CASE("a long sum does not nest", "[eval]") {
 
 TEST_CASE("wrong kinds and dimensions are named", "[eval]") {
   CHECK(error("memory + heads") ==
-        "cannot add bytes and a count @ memory + heads [bytes: memory] [a count: heads]");
+        "cannot add bytes and a count @ memory + heads [bytes: memory] [a count: heads] | both "
+        "must be of one kind; a plain number takes a unit, as in 2 GiB or 3 s");
   CHECK(error("heads - 1 GiB") ==
-        "cannot subtract bytes from a count @ heads - 1 GiB [a count: "
-        "heads] [bytes: 1 GiB]");
-  CHECK(error("1 + true") == "cannot add a count and a condition @ 1 + true");
-  CHECK(error("2 * layers") == "cannot multiply a count and a list @ 2 * layers");
-  CHECK(error("memory > heads") == "cannot compare bytes and a count @ memory > heads");
-  CHECK(error("memory == 80") == "cannot compare bytes and a count @ memory == 80");
-  CHECK(error("sp == 1") == "cannot compare a condition and a count @ sp == 1");
-  CHECK(error("not heads") == "expected a condition (true or false), got a count @ heads");
-  CHECK(error("heads and sp") == "expected a condition (true or false), got a count @ heads");
-  CHECK(error("if(heads, 1, 2)") == "expected a condition (true or false), got a count @ heads");
-  CHECK(error("min(1, 2 B)") == "min takes numbers that are alike; got a count and bytes @ 2 B");
-  CHECK(error("1 in 3") == "'in' takes a set, a list or a range, got a count @ 1 in 3");
-  CHECK(error("heads[0]") == "only lists have an index, got a count @ heads");
-  CHECK(error("layers[3]") == "index 3 is outside the list of 3 (they count from 0) @ 3");
-  CHECK(error("layers[1 / 2]") == "index 0.5 is outside the list of 3 (they count from 0) @ 1 / 2");
-  CHECK(error("log2(48)") == "log2 is of powers of two, got 48 @ 48");
-  CHECK(error("1 B .. 4") == "the ends of a range are alike; got bytes and a count @ 1 B .. 4");
+        "cannot subtract bytes from a count @ heads - 1 GiB [a count: heads] [bytes: 1 GiB] | both "
+        "must be of one kind; a plain number takes a unit, as in 2 GiB or 3 s");
+  CHECK(error("1 + true") ==
+        "cannot add a count and a condition @ 1 + true | both must be of one kind; a plain number "
+        "takes a unit, as in 2 GiB or 3 s");
+  CHECK(error("2 * layers") ==
+        "cannot multiply a count and a list @ 2 * layers | both must be of one kind; a plain "
+        "number takes a unit, as in 2 GiB or 3 s");
+  CHECK(error("memory > heads") ==
+        "cannot compare bytes and a count @ memory > heads | both must be of one kind; a plain "
+        "number takes a unit, as in 2 GiB or 3 s");
+  CHECK(error("memory == 80") ==
+        "cannot compare bytes and a count @ memory == 80 | both must be of one kind; a plain "
+        "number takes a unit, as in 2 GiB or 3 s");
+  CHECK(error("sp == 1") ==
+        "cannot compare a condition and a count @ sp == 1 | both must be of one kind; a plain "
+        "number takes a unit, as in 2 GiB or 3 s");
+  CHECK(error("not heads") ==
+        "expected a condition (true or false), got a count @ heads | a condition compares: tp <= "
+        "8, zero == 3, mbs in {1, 2}");
+  CHECK(error("heads and sp") ==
+        "expected a condition (true or false), got a count @ heads | a condition compares: tp <= "
+        "8, zero == 3, mbs in {1, 2}");
+  CHECK(error("if(heads, 1, 2)") ==
+        "expected a condition (true or false), got a count @ heads | a condition compares: tp <= "
+        "8, zero == 3, mbs in {1, 2}");
+  CHECK(error("min(1, 2 B)") ==
+        "min takes numbers that are alike; got a count and bytes @ 2 B | both must be of one kind; "
+        "a plain number takes a unit, as in 2 GiB or 3 s");
+  CHECK(error("1 in 3") ==
+        "'in' takes a set, a list or a range, got a count @ 1 in 3 | a set is {1, 2, 4}, a range "
+        "1..8");
+  CHECK(error("heads[0]") ==
+        "only lists have an index, got a count @ heads | a list stands in brackets: [19, 21, 21, "
+        "19]");
+  CHECK(error("layers[3]") ==
+        "index 3 is outside the list of 3 (they count from 0) @ 3 | the last entry of a list x is "
+        "x[len(x) - 1]");
+  CHECK(error("layers[1 / 2]") ==
+        "index 0.5 is outside the list of 3 (they count from 0) @ 1 / 2 | the last entry of a list "
+        "x is x[len(x) - 1]");
+  CHECK(error("log2(48)") ==
+        "log2 is of powers of two, got 48 @ 48 | powers of two are 1, 2, 4, 8, …");
+  CHECK(error("1 B .. 4") ==
+        "the ends of a range are alike; got bytes and a count @ 1 B .. 4 | both must be of one "
+        "kind; a plain number takes a unit, as in 2 GiB or 3 s");
   CHECK(error("8..1") == "the range 8..1 is empty @ 8..1 | the smaller end comes first");
-  CHECK(error("2 ^ tp") == "an exponent holds for every layout; got tp @ tp");
-  CHECK(error("tp ^ 65") == "expected a whole exponent up to 64, got 65 @ 65");
+  CHECK(error("2 ^ tp") ==
+        "an exponent holds for every layout; got tp @ tp | layout variables such as tp and pp are "
+        "known only once a layout is chosen");
+  CHECK(error("tp ^ 65") ==
+        "expected a whole exponent up to 64, got 65 @ 65 | write out the product instead");
   CHECK(error("if(tp > 1, 1 B, 1)") ==
-        "a layout decides this, so both choices must be alike; got "
-        "bytes and a count @ if(tp > 1, 1 B, 1)");
+        "a layout decides this, so both choices must be alike; got bytes and a count @ if(tp > 1, "
+        "1 B, 1) | give both choices the same unit");
   CHECK(error("if(tp > 1, layers, layers)") ==
-        "a layout decides this, so both choices must be "
-        "numbers; got a list @ if(tp > 1, layers, layers)");
+        "a layout decides this, so both choices must be numbers; got a list @ if(tp > 1, layers, "
+        "layers) | let the condition name only what is known before a layout is chosen");
 }
 
 TEST_CASE("numbers that do not exist are errors where they arise", "[eval]") {
-  CHECK(error("1 + 2 / 0") == "division by zero @ 2 / 0");
-  CHECK(error("2 ^ 200") == "the number does not fit in 128 bits @ 2 ^ 200");
-  CHECK(error("3 * 2 ^ 126 + 1") == "the number does not fit in 128 bits @ 3 * 2 ^ 126");
-  CHECK(error("2 ^ (1 / 2)") == "the exponent 0.5 is not a whole number @ 2 ^ (1 / 2)");
-  CHECK(error("7 // 0") == "division by zero @ 7 // 0");
-  CHECK(error("mod(7, 0)") == "division by zero @ mod(7, 0)");
+  CHECK(error("1 + 2 / 0") ==
+        "division by zero @ 2 / 0 | make sure that what stands below the '/' cannot be 0");
+  CHECK(error("2 ^ 200") ==
+        "the number does not fit in 128 bits @ 2 ^ 200 | sizes of real jobs are far below this: "
+        "look for a power or a unit too many");
+  CHECK(error("3 * 2 ^ 126 + 1") ==
+        "the number does not fit in 128 bits @ 3 * 2 ^ 126 | sizes of real jobs are far below "
+        "this: look for a power or a unit too many");
+  CHECK(error("2 ^ (1 / 2)") ==
+        "the exponent 0.5 is not a whole number @ 2 ^ (1 / 2) | sizes of real jobs are far below "
+        "this: look for a power or a unit too many");
+  CHECK(error("7 // 0") ==
+        "division by zero @ 7 // 0 | make sure that what stands below the '/' cannot be 0");
+  CHECK(error("mod(7, 0)") ==
+        "division by zero @ mod(7, 0) | make sure that what stands below the '/' cannot be 0");
 }
 
 TEST_CASE("unknown names and functions offer what may be meant", "[eval]") {
   CHECK(error("haeds + 1") == "unknown name 'haeds' @ haeds | did you mean 'heads'?");
-  CHECK(error("zzz") == "unknown name 'zzz' @ zzz");
+  CHECK(
+      error("zzz") ==
+      "unknown name 'zzz' @ zzz | nothing of this name is known here: give a value, or declare it");
   CHECK(error("norms == sandwhich") ==
         "expected one of pre, post, sandwich, got 'sandwhich' @ "
         "sandwhich | did you mean 'sandwich'?");
@@ -288,12 +332,16 @@ TEST_CASE("unknown names and functions offer what may be meant", "[eval]") {
   CHECK(error("maxx(1, 2)") == "unknown function 'maxx' @ maxx | did you mean 'max'?");
   CHECK(error("heads(2)") ==
         "unknown function 'heads' @ heads | 'heads' is a value; '*' multiplies");
-  CHECK(error("min()") == "min takes at least 1 argument, got 0 @ min()");
-  CHECK(error("mod(1)") == "mod takes 2 arguments, got 1 @ mod(1)");
+  CHECK(error("min()") ==
+        "min takes at least 1 argument, got 0 @ min() | put them between the parentheses: min(…)");
+  CHECK(error("mod(1)") ==
+        "mod takes 2 arguments, got 1 @ mod(1) | put them between the parentheses: mod(…)");
   CHECK(error("if(sp, 1)") ==
         "if takes 3 arguments, got 2 @ if(sp, 1) | if(condition, value, otherwise)");
-  CHECK(error("min(a = 1)") == "min takes no named arguments @ a");
-  CHECK(error("act + 1") == "unknown name 'silu' @  [a number is expected here: act]");
+  CHECK(error("min(a = 1)") == "min takes no named arguments @ a | leave 'a =' out");
+  CHECK(error("act + 1") ==
+        "unknown name 'silu' @  [a number is expected here: act] | give a number, or a name that "
+        "has one");
 }
 
 TEST_CASE("what is broken already says nothing more", "[eval]") {
@@ -319,12 +367,14 @@ TEST_CASE("demands on a value name what was expected and found", "[eval]") {
   const auto fixed = [](Evaluator& e, const ast::Expr& x, const Scope& s) {
     return e.constant(x, s, kCount);
   };
-  CHECK(said("memory", count) == "expected a count, got bytes");
-  CHECK(said("layers", count) == "expected a count, got a list");
-  CHECK(said("tied", count) == "expected a count, got a condition");
+  CHECK(said("memory", count) == "expected a count, got bytes | give a count here");
+  CHECK(said("layers", count) == "expected a count, got a list | give a count here");
+  CHECK(said("tied", count) == "expected a count, got a condition | give a count here");
   CHECK(said("80", bytes) ==
         "expected bytes, got a count | write the unit, as in '4 GiB' or '2 B'");
-  CHECK(said("2 * tp", fixed) == "expected a number that holds for every layout, got 2 * tp");
+  CHECK(said("2 * tp", fixed) ==
+        "expected a number that holds for every layout, got 2 * tp | layout variables such as tp "
+        "and pp are known only once a layout is chosen");
 }
 
 TEST_CASE("scopes look inward first, then outward", "[eval]") {
