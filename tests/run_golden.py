@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 SHELL_COMMENT = re.compile(r"^#\$ (.*)$", re.M)
-INLINE = re.compile(r"#!\s*(?:(\d+):\s*)?(error|warning|note): (.*?)\s*$")
+INLINE = re.compile(r"#!\s*(?:(\d+):\s*)?(error|warning|note): (.*?)\s*(?=#!|$)")
 DIAGNOSTIC = re.compile(r"^(.+?):(\d+):(\d+): (error|warning|note): (.*)$", re.M)
 
 
