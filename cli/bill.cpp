@@ -41,28 +41,18 @@ Outcome side_by_side(const Problem& problem, const Layout& layout, const Bill& o
 }  // namespace
 
 Outcome bill(const Options& options, const Terminal& terminal) {
-  return with_problem(
-      options, terminal, [&](const Problem& problem, Diagnostics& diags) -> Outcome {
-        const auto layout = pick_layout(problem, options, diags);
-        if (!layout)
-          return {kNoLayoutFits, "",
-                  fmt::format("plimsoll: no layout of '{}' is possible\n"
-                              "help: 'plimsoll plan' says which condition leaves none\n",
-                              problem.job->name)};
-        const Bill priced = plimsoll::bill(problem, *layout);
-        const auto stages = static_cast<std::int64_t>(priced.stages.size());
-        if (options.stage && *options.stage >= stages)
-          return user_error(
-              fmt::format("there is no stage {}; the layout has {}", *options.stage, stages),
-              fmt::format("give --stage a number from 0 to {}", stages - 1));
-        if (!options.against.empty())
-          return side_by_side(problem, *layout, priced, options.against, terminal.style, diags);
-        const report::Heading heading = report::heading(problem, *layout);
-        return {kDone,
-                options.json ? report::bill_json(heading, priced)
-                             : report::bill_text(heading, priced, terminal.style, options.stage),
-                ""};
-      });
+  return with_problem(options, terminal, [&](const Problem& problem, Diagnostics& diags) {
+    return with_bill(
+        problem, options, diags, [&](const Layout& layout, const Bill& priced) -> Outcome {
+          if (!options.against.empty())
+            return side_by_side(problem, layout, priced, options.against, terminal.style, diags);
+          const report::Heading heading = report::heading(problem, layout);
+          return {kDone,
+                  options.json ? report::bill_json(heading, priced)
+                               : report::bill_text(heading, priced, terminal.style, options.stage),
+                  ""};
+        });
+  });
 }
 
 }  // namespace plimsoll::cli

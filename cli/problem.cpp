@@ -2,6 +2,9 @@
 // Copyright The Plimsoll Authors
 #include "cli/problem.hpp"
 
+#include <fmt/format.h>
+
+#include <optional>
 #include <utility>
 
 #include "cli/files.hpp"
@@ -9,6 +12,22 @@
 #include "planner/enumerate.hpp"
 
 namespace plimsoll::cli {
+
+namespace {
+
+/// nullopt where no layout is possible at all, or after errors.
+std::optional<Layout> pick_layout(const Problem& problem, const Options& options,
+                                  Diagnostics& diags) {
+  const LayoutDecl* named = find_layout(*problem.module, options.layout, diags);
+  if (diags.has_errors()) return std::nullopt;
+  if (named != nullptr) return layout_from(problem, named, diags);
+  const PlanResult planned = plan(problem, {.top = 1, .budget = {}, .stop = {}}, diags);
+  if (planned.best) return planned.best->layout;
+  if (planned.tightest) return planned.tightest->layout;
+  return std::nullopt;
+}
+
+}  // namespace
 
 Outcome with_problem(const Options& options, const Terminal& terminal, const WithProblem& command) {
   auto input = read_input(options.file());
@@ -27,15 +46,21 @@ Outcome with_problem(const Options& options, const Terminal& terminal, const Wit
   return outcome;
 }
 
-std::optional<Layout> pick_layout(const Problem& problem, const Options& options,
-                                  Diagnostics& diags) {
-  const LayoutDecl* named = find_layout(*problem.module, options.layout, diags);
-  if (diags.has_errors()) return std::nullopt;
-  if (named != nullptr) return layout_from(problem, named, diags);
-  const PlanResult planned = plan(problem, {.top = 1, .budget = {}, .stop = {}}, diags);
-  if (planned.best) return planned.best->layout;
-  if (planned.tightest) return planned.tightest->layout;
-  return std::nullopt;
+Outcome with_bill(const Problem& problem, const Options& options, Diagnostics& diags,
+                  const WithBill& command) {
+  const auto layout = pick_layout(problem, options, diags);
+  if (!layout)
+    return {kNoLayoutFits, "",
+            fmt::format("plimsoll: no layout of '{}' is possible\n"
+                        "help: 'plimsoll plan' says which condition leaves none\n",
+                        problem.job->name)};
+  const Bill priced = plimsoll::bill(problem, *layout);
+  const auto stages = static_cast<std::int64_t>(priced.stages.size());
+  if (options.stage && *options.stage >= stages)
+    return user_error(
+        fmt::format("there is no stage {}; the layout has {}", *options.stage, stages),
+        fmt::format("give --stage a number from 0 to {}", stages - 1));
+  return command(*layout, priced);
 }
 
 }  // namespace plimsoll::cli

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 
 #include "cli/command.hpp"
 #include "lang/diagnostics.hpp"
 #include "planner/layout.hpp"
+#include "planner/peak.hpp"
 
 namespace plimsoll::cli {
 
@@ -19,9 +19,11 @@ using WithProblem = std::function<Outcome(const Problem&, Diagnostics&)>;
 /// its place.
 Outcome with_problem(const Options&, const Terminal&, const WithProblem& command);
 
-/// The layout that the options name or, without a name, the file's only one; else the best that
-/// planning finds, or where none fits the one nearest to fitting. nullopt where there is none at
-/// all, or after errors.
-std::optional<Layout> pick_layout(const Problem&, const Options&, Diagnostics&);
+/// What a command does with a layout and its bill.
+using WithBill = std::function<Outcome(const Layout&, const Bill&)>;
+
+/// Prices the layout that the options name or, without a name, the file's only one; else the best
+/// that planning finds, or where none fits the one nearest to fitting.
+Outcome with_bill(const Problem&, const Options&, Diagnostics&, const WithBill& command);
 
 }  // namespace plimsoll::cli
