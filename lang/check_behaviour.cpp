@@ -101,7 +101,6 @@ class BodyChecker {
   BodyChecker(Module::Impl& module, const Behaviour& behaviour, const eval::Scope& place,
               Diagnostics& diags)
       : module_(module),
-        behaviour_(behaviour),
         diags_(diags),
         evaluator_(module.pool, diags),
         scope_(behaviour, nullptr, place, evaluator_) {}
@@ -194,7 +193,6 @@ class BodyChecker {
   }
 
   Module::Impl& module_;
-  const Behaviour& behaviour_;
   Diagnostics& diags_;
   eval::Evaluator evaluator_;
   BehaviourScope scope_;
