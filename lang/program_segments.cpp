@@ -2,6 +2,7 @@
 // Copyright The Plimsoll Authors
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "lang/elaborate_impl.hpp"
 
@@ -131,7 +132,7 @@ class Signature {
     for (const Rational& n : {op.capacity, op.cap})
       words_.insert(words_.end(),
                     {static_cast<std::uint64_t>(n.num()), static_cast<std::uint64_t>(n.den())});
-    words_.push_back(static_cast<std::uint64_t>(op.p * 1e15));
+    words_.push_back(std::bit_cast<std::uint64_t>(op.p));
     words_.push_back(op.inputs.size());
     for (const ValueId id : op.inputs) add_read(id, segment);
     words_.push_back(op.cache.size());
