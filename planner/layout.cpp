@@ -208,7 +208,7 @@ std::string describe(const Problem& p, const Layout& l) {
   words.push_back(fmt::format("dp {}", l.dp));
   if (l.zero > 0) words.push_back(fmt::format("zero {}", l.zero));
   if (l.zero > 0) degree_word("shard", l.shard, l.dp * l.cp);
-  words.push_back(fmt::format("mbs {}", l.mbs));
+  if (!p.job->serve) words.push_back(fmt::format("mbs {}", l.mbs));
   if (l.recompute > 0) {
     std::string text = "recompute " + p.inventory.recompute_modes.at(l.recompute);
     if (l.recompute == 1 && l.recompute_layers != l.stage_layers)

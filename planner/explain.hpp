@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/layout.hpp"
+#include "planner/peak.hpp"
+#include "planner/report_bill.hpp"
+
+/// `explain`: what each item of a job's inventory is and where its formula comes from, and what one
+/// step of each layout variable would do to the peak.
+namespace plimsoll {
+
+/// A layout that differs from another in one variable, and what follows from it.
+struct SingleStep {
+  std::string change;  ///< "zero 1 → 2"
+  Layout layout;       ///< resolved
+  Int128 peak_bytes = 0, hbm_bytes = 0;
+  std::int64_t peak_stage = 0;
+  bool fits = false;
+  bool excluded = false;  ///< by what the job says of the variable
+};
+
+/// Every possible single step from a resolved layout, smallest peak first; equal ones in the order
+/// of the variables.
+std::vector<SingleStep> single_steps(const Problem&, const Layout&);
+
+namespace report {
+
+/// The answer, what would change it, and each item of a stage (by default of the peak stage), with
+/// what it is, its formula for one instance, what divides it, how long it lives, where it comes
+/// from.
+std::string explain_text(const Problem&, const Heading&, const Bill&,
+                         const std::vector<SingleStep>&, const Style&,
+                         std::optional<std::int64_t> stage = std::nullopt);
+
+/// The part about single steps alone.
+std::string steps_text(const Bill&, const std::vector<SingleStep>&, const Style&);
+
+}  // namespace report
+}  // namespace plimsoll
