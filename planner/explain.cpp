@@ -40,7 +40,6 @@ std::vector<Variable> variables(const Problem& problem) {
       {"cp", doubled_or_halved, [](const Layout& l) { return l.cp; }, Knob::cp},
       {"ep", doubled_or_halved, [](const Layout& l) { return l.ep; }, Knob::ep},
   };
-  if (problem.job->serve) return out;
   out.push_back({"zero",
                  [](std::int64_t now) {
                    return now < 3 ? std::vector<std::int64_t>{now + 1}
@@ -92,6 +91,8 @@ std::optional<Layout> stepped(const Problem& problem, const Layout& from, Knob k
 }  // namespace
 
 std::vector<SingleStep> single_steps(const Problem& problem, const Layout& layout) {
+  // A server fills its share of the memory whatever its layout is.
+  if (problem.job->serve) return {};
   const Domains domains(problem);
   Pricer pricer(problem);
   std::vector<SingleStep> out;

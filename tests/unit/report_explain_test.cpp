@@ -20,11 +20,12 @@ TEST_CASE("single steps as a table") {
   tp.fits = true;
   mbs.change = "mbs 1 → 2";
   mbs.peak_bytes = bill.peak_bytes;
-  CHECK(report::steps_text(bill, {tp, zero, mbs}, {80, true, false}) ==
+  const report::Style style{80, true, false};
+  CHECK(report::finish(style, report::steps_text(bill, {tp, zero, mbs}, style)) ==
         "What one step of a layout variable would do\n"
-        "  change           peak  difference                                       \n"
-        "  tp 8 → 16   49.00 GiB  −10.57 GiB  fits                                 \n"
-        "  zero 1 → 2  51.07 GiB   −8.50 GiB  does not fit  not what the job allows  \n"
-        "  mbs 1 → 2   59.57 GiB         0 B  does not fit                           \n");
-  CHECK(report::steps_text(bill, {}, {80, true, false}).empty());
+        "  change           peak  difference\n"
+        "  tp 8 → 16   49.00 GiB  −10.57 GiB  fits\n"
+        "  zero 1 → 2  51.07 GiB   −8.50 GiB  does not fit  not what the job allows\n"
+        "  mbs 1 → 2   59.57 GiB         0 B  does not fit\n");
+  CHECK(report::steps_text(bill, {}, style).empty());
 }
