@@ -68,6 +68,13 @@ class Parser {
     seconds(plan, "--timeout", options_.timeout,
             "Stop after a time such as 30s: goes by the clock");
     json(plan);
+    auto* explain = command(
+        "explain", "What each item is, where its formula comes from, and what would change it");
+    job(explain);
+    explain->add_option("--layout", options_.layout,
+                        "The layout to explain; else the file's only one, else the plan's best");
+    whole_number(explain, "--stage", 0, options_.stage,
+                 "The pipeline stage whose items are explained; else the fullest");
     auto* format = command("fmt", "The file in canonical form, on standard output");
     format->add_flag("--write", options_.write, "Change the files in place instead");
     format->add_flag("--check", options_.check,

@@ -61,5 +61,6 @@ Outcome check(const Options&, const Terminal&);
 Outcome format(const Options&, const Terminal&);
 Outcome bill(const Options&, const Terminal&);
 Outcome plan(const Options&, const Terminal&);
+Outcome explain(const Options&, const Terminal&);
 
 }  // namespace plimsoll::cli

@@ -23,6 +23,7 @@ const std::map<std::string, Command>& commands() {
   static const std::map<std::string, Command> all = {
       {"bill", bill},
       {"check", check},
+      {"explain", explain},
       {"fmt", format},
       {"plan", plan},
   };

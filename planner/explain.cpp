@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "planner/domains.hpp"
+#include "planner/judge.hpp"
 
 namespace plimsoll {
 namespace {
@@ -38,8 +39,11 @@ std::vector<Variable> variables(const Problem& problem) {
       {"tp", doubled_or_halved, [](const Layout& l) { return l.tp; }, Knob::tp},
       {"pp", doubled_or_halved, [](const Layout& l) { return l.pp; }, Knob::pp},
       {"cp", doubled_or_halved, [](const Layout& l) { return l.cp; }, Knob::cp},
-      {"ep", doubled_or_halved, [](const Layout& l) { return l.ep; }, Knob::ep},
   };
+  const bool routed = std::any_of(problem.program->ops.begin(), problem.program->ops.end(),
+                                  [](const Op& op) { return op.kind == OpKind::experts; });
+  if (routed)
+    out.push_back({"ep", doubled_or_halved, [](const Layout& l) { return l.ep; }, Knob::ep});
   out.push_back({"zero",
                  [](std::int64_t now) {
                    return now < 3 ? std::vector<std::int64_t>{now + 1}
@@ -94,6 +98,8 @@ std::vector<SingleStep> single_steps(const Problem& problem, const Layout& layou
   // A server fills its share of the memory whatever its layout is.
   if (problem.job->serve) return {};
   const Domains domains(problem);
+  Diagnostics diags;  // compile() has reported what is wrong with conditions
+  Judge judge(problem, diags);
   Pricer pricer(problem);
   std::vector<SingleStep> out;
   for (const Variable& variable : variables(problem)) {
@@ -107,7 +113,7 @@ std::vector<SingleStep> single_steps(const Problem& problem, const Layout& layou
                       value_text(problem, variable.knob, value));
       Env env;
       set_variables(problem, *next, domains.gpus(*next), env);
-      step.excluded = !domains.agrees(*next, env);
+      step.excluded = !domains.agrees(*next, env) || !judge.admits(env, ~derived_variables(), 0);
       const Pricer::Peak peak = pricer.peak(*next);
       step.peak_bytes = peak.bytes;
       step.hbm_bytes = peak.bytes + peak.headroom_bytes;

@@ -21,7 +21,7 @@ struct SingleStep {
   Int128 peak_bytes = 0, hbm_bytes = 0;
   std::int64_t peak_stage = 0;
   bool fits = false;
-  bool excluded = false;  ///< by what the job says of the variable
+  bool excluded = false;  ///< by what the job says: its pins, and requirements on layout variables
 };
 
 /// Every possible single step from a resolved layout, smallest peak first; equal ones in the order

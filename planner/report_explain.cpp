@@ -57,13 +57,13 @@ std::string entry(const Problem& problem, const BillLine& line, const Style& sty
 std::string steps_text(const Bill& bill, const std::vector<SingleStep>& steps, const Style& style) {
   if (steps.empty()) return "";
   std::string out = "What one step of a layout variable would do\n";
-  Table table({{}, {Table::Align::right}, {Table::Align::right}, {}, {}});
-  table.add({"change", "peak", "difference", "", ""});
+  Table table({{}, {Table::Align::right}, {Table::Align::right}, {}});
+  table.add({"change", "peak", "difference", ""});
   for (const SingleStep& step : steps) {
-    const Int128 difference = step.peak_bytes - bill.peak_bytes;
-    table.add({step.change, human_bytes(step.peak_bytes), signed_bytes(difference),
-               step.fits ? "fits" : "does not fit",
-               step.excluded ? "not what the job allows" : ""});
+    const std::string verdict = step.fits ? "fits" : "does not fit";
+    table.add({step.change, human_bytes(step.peak_bytes),
+               signed_bytes(step.peak_bytes - bill.peak_bytes),
+               step.excluded ? "excluded by the job" : verdict});
   }
   return out + table.str(style, 2);
 }
@@ -75,7 +75,7 @@ std::string explain_text(const Problem& problem, const Heading& heading, const B
   const StageBill& stage = stage_of(bill, number);
   std::string out = paragraph(style, answer(heading, bill), 2);
   out += title(heading, bill, style);
-  out += '\n' + steps_text(bill, steps, style);
+  if (!steps.empty()) out += '\n' + steps_text(bill, steps, style);
   out += '\n' + paragraph(style, stage_heading(heading, bill, stage), 2);
   for (std::size_t i = 0; i < kCategoryCount; ++i) {
     for (const BillLine* line : lines_of(stage, static_cast<Category>(i)))
