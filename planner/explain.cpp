@@ -99,8 +99,8 @@ std::vector<SingleStep> single_steps(const Problem& problem, const Layout& layou
   if (problem.job->serve) return {};
   const Domains domains(problem);
   Diagnostics diags;  // compile() has reported what is wrong with conditions
-  Judge judge(problem, diags);
   Pricer pricer(problem);
+  Judge judge(problem, pricer, diags);
   std::vector<SingleStep> out;
   for (const Variable& variable : variables(problem)) {
     const std::int64_t now = variable.get(layout);
