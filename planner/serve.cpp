@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "lang/units.hpp"
 #include "planner/serve_cost.hpp"
 
 namespace plimsoll {
@@ -271,7 +272,7 @@ StageBill Server::bill_of(std::int64_t stage, std::int64_t sequences) const {
   b.live_bytes = b.allocated_bytes = b.reserved_bytes =
       b.peak_bytes - b.categories[static_cast<std::size_t>(Category::overhead)];
   b.first_step_bytes = b.steady_bytes = b.update_bytes = b.peak_bytes;
-  b.peak_moment = fmt::format("a step of {} tokens", serving_.batch_tokens);
+  b.peak_moment = fmt::format("a step of {} tokens", grouped(serving_.batch_tokens));
   b.moments = {{b.peak_moment, b.peak_bytes}};
   return b;
 }
