@@ -13,7 +13,8 @@ namespace {
 
 /// The same job and layout under another framework, set beside the first bill.
 Outcome side_by_side(const Problem& problem, const Layout& layout, const Bill& own,
-                     const std::string& framework, const report::Style& style, Diagnostics& diags) {
+                     const std::string& framework, const report::Style& style, bool json,
+                     Diagnostics& diags) {
   const Module& module = *problem.module;
   if (module.framework(framework) == nullptr) {
     const std::string near = did_you_mean(framework, module.names("framework"));
@@ -32,10 +33,11 @@ Outcome side_by_side(const Problem& problem, const Layout& layout, const Bill& o
   if (!other) return {};
   Layout same = layout;
   resolve(*other, same);
-  return {kDone,
-          report::against_text(report::heading(problem, layout), own, report::heading(*other, same),
-                               plimsoll::bill(*other, same), style),
-          ""};
+  const Bill there = plimsoll::bill(*other, same);
+  const report::Heading here_heading = report::heading(problem, layout);
+  const report::Heading there_heading = report::heading(*other, same);
+  if (json) return {kDone, report::against_json(here_heading, own, there_heading, there), ""};
+  return {kDone, report::against_text(here_heading, own, there_heading, there, style), ""};
 }
 
 }  // namespace
@@ -45,7 +47,8 @@ Outcome bill(const Options& options, const Terminal& terminal) {
     return with_bill(
         problem, options, diags, [&](const Layout& layout, const Bill& priced) -> Outcome {
           if (!options.against.empty())
-            return side_by_side(problem, layout, priced, options.against, terminal.style, diags);
+            return side_by_side(problem, layout, priced, options.against, terminal.style,
+                                options.json, diags);
           const report::Heading heading = report::heading(problem, layout);
           return {kDone,
                   options.json ? report::bill_json(heading, priced)

@@ -27,6 +27,26 @@ std::optional<Layout> pick_layout(const Problem& problem, const Options& options
   return std::nullopt;
 }
 
+/// Arithmetic that has no answer at a layout is the file's mistake, at the expression where it is
+/// known.
+Outcome run_command(const Module& module, const Job& job, const WithProblem& command,
+                    Diagnostics& diags) {
+  static constexpr const char* kHelp =
+      "change the expression, or the sizes and degrees that it reads";
+  try {
+    if (const auto problem = make_problem(module, job, diags)) return command(*problem, diags);
+  } catch (const PriceError& e) {
+    // What is written in the prelude comes out wrong because of the user's numbers.
+    const bool own = e.span && !module.sources()[e.span.file].is_prelude();
+    Diagnostic& error = diags.error(own ? e.span : job.span, e.what()).with_help(kHelp);
+    if (e.span && !own) error.label(e.span, "its bytes come from here");
+  } catch (const ArithmeticError& e) {
+    diags.error(job.span, fmt::format("job '{}' cannot be priced: {}", job.name, e.what()))
+        .with_help(kHelp);
+  }
+  return {};
+}
+
 }  // namespace
 
 Outcome with_problem(const Options& options, const Terminal& terminal, const WithProblem& command) {
@@ -38,8 +58,7 @@ Outcome with_problem(const Options& options, const Terminal& terminal, const Wit
   Outcome outcome;
   if (!diags.has_errors())
     if (const Job* job = find_job(module, options.job, diags))
-      if (const auto problem = make_problem(module, *job, diags))
-        outcome = command(*problem, diags);
+      outcome = run_command(module, *job, command, diags);
   const std::string said = diags.render(module.sources(), terminal.colour_err);
   if (diags.has_errors()) return {kUserError, "", said};
   outcome.err.insert(0, said);

@@ -313,8 +313,7 @@ class Lines {
     for (std::size_t i = spot.peak->run; i < spot.chunk->runs.size(); ++i) {
       const Run& run = spot.chunk->runs[i];
       const std::int64_t segments = run.count - (i == spot.peak->run ? spot.peak->index : 0);
-      for (const auto& [row, bytes] : s_.growing[run.trace])
-        add(row, Int128{segments} * bytes, "");
+      for (const auto& [row, bytes] : s_.growing[run.trace]) add(row, Int128{segments} * bytes, "");
     }
   }
 

@@ -145,7 +145,9 @@ void resolve(const Problem& p, Layout& l) {
   l.microbatches = std::max<std::int64_t>(1, l.batch / std::max<std::int64_t>(1, l.mbs * l.dp));
   if (l.shard == 0) l.shard = l.dp * l.cp;
   if (l.vpp > 1 && l.schedule == Schedule::one_f_one_b) l.schedule = Schedule::interleaved;
-  if (l.stage_layers.empty()) l.stage_layers = default_stage_layers(p.program->layer_count, l.pp);
+  // More stages than layers cannot be, and a list of a billion stages need not be made to say so.
+  if (l.stage_layers.empty() && l.pp <= p.program->layer_count)
+    l.stage_layers = default_stage_layers(p.program->layer_count, l.pp);
   if (l.recompute == 1 && l.recompute_layers.empty()) l.recompute_layers = l.stage_layers;
 }
 

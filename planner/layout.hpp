@@ -49,6 +49,14 @@ struct Divisible {
   std::string what;  ///< "heads", "columns of 'gate'", "experts"
 };
 
+/// What a layout holds cannot be computed: division by zero, overflow, negative bytes. The user's
+/// expression is at \a span; commands report it there.
+class PriceError : public ArithmeticError {
+ public:
+  PriceError(Span where, const std::string& what) : ArithmeticError(what), span(where) {}
+  Span span;
+};
+
 /// What a layout is priced against; made once a job.
 struct Problem {
   const Module* module = nullptr;

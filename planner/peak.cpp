@@ -50,7 +50,7 @@ Pricer::Peak Pricer::peak(const Layout& l) {
   const Problem& p = impl_->problem;
   Peak worst;
   if (p.job->serve) {
-    const Bill b = serve_bill(p, l);
+    const Bill b = bill(p, l);
     return {b.peak_bytes, b.peak_stage, b.fits, b.hbm_bytes - b.peak_bytes};
   }
   impl_->model.set(l);
@@ -111,7 +111,12 @@ StageBill bill_stage(const Problem& p, const Layout& l, CostModel& model, std::i
 }  // namespace
 
 Bill bill(const Problem& p, const Layout& l) {
-  if (p.job->serve) return serve_bill(p, l);
+  if (p.job->serve) {
+    Bill served = serve_bill(p, l);
+    if (served.peak_bytes > Int128{1} << 62)
+      throw ArithmeticError("the server holds more bytes than 64 bits can count");
+    return served;
+  }
   Bill result;
   result.layout = l;
   result.params = p.program->parameter_count();

@@ -85,6 +85,8 @@ class LayoutReader {
     read_lists();
     if (failed_) return std::nullopt;
     resolve(p_, layout_);
+    check_dp();
+    if (failed_) return std::nullopt;
     if (const std::string why = why_impossible(p_, layout_); !why.empty()) {
       diags_
           .error(decl_ ? decl_->span : p_.job->span,
@@ -96,6 +98,22 @@ class LayoutReader {
   }
 
  private:
+  /// dp follows from the GPUs and the other degrees; a number that says otherwise is a mistake.
+  void check_dp() {
+    const eval::Value* value = given("dp");
+    if (!value) return;
+    const Rational said = pool_.eval(expr_of(*value), environment(p_, layout_, 0));
+    if (said == Rational(layout_.dp)) return;
+    const std::int64_t model = layout_.tp * layout_.pp * layout_.cp;
+    diags_
+        .error(value->span,
+               fmt::format("dp = {}, but this layout leaves dp = {}", said.str(), layout_.dp))
+        .with_help(fmt::format(
+            "dp is gpus / (tp * pp * cp), here {} / {}; leave dp out or change another degree",
+            layout_.dp * model, model));
+    failed_ = true;
+  }
+
   const eval::Value* given(std::string_view name) const {
     if (decl_)
       if (const auto at = decl_->values.find(std::string(name)); at != decl_->values.end())

@@ -44,6 +44,9 @@ std::string against_text(const Heading&, const Bill&, const Heading& other_headi
 
 /// `plimsoll.bill/1`, one object, ends with a newline.
 std::string bill_json(const Heading&, const Bill&);
+/// Two bills set side by side: {"schema": "plimsoll.against/1", "bill": {…}, "against": {…}}.
+std::string against_json(const Heading&, const Bill&, const Heading& other_heading,
+                         const Bill& other);
 
 /// The object `layout` of plimsoll.bill/1 and plimsoll.plan/1.
 std::string layout_json(const Layout&, const std::vector<std::string>& recompute_modes);

@@ -115,7 +115,9 @@ std::string layout_json(const Layout& layout, const std::vector<std::string>& re
   return layout_object(layout, recompute_modes).dump();
 }
 
-std::string bill_json(const Heading& heading, const Bill& bill) {
+namespace {
+
+Json bill_object(const Heading& heading, const Bill& bill) {
   Json out;
   out["schema"] = "plimsoll.bill/1";
   out["job"] = heading.job;
@@ -138,6 +140,21 @@ std::string bill_json(const Heading& heading, const Bill& bill) {
   out["headroom"] = hbm == 0 ? 0.0 : static_cast<double>(bill.hbm_bytes - bill.peak_bytes) / hbm;
   out["fits"] = bill.fits;
   out["verdict"] = bill.verdict;
+  return out;
+}
+
+}  // namespace
+
+std::string bill_json(const Heading& heading, const Bill& bill) {
+  return bill_object(heading, bill).dump(2) + '\n';
+}
+
+std::string against_json(const Heading& heading, const Bill& bill, const Heading& other_heading,
+                         const Bill& other) {
+  Json out;
+  out["schema"] = "plimsoll.against/1";
+  out["bill"] = bill_object(heading, bill);
+  out["against"] = bill_object(other_heading, other);
   return out.dump(2) + '\n';
 }
 

@@ -114,7 +114,8 @@ const CostModel::Shape& CostModel::shape_for(const Env& env) {
     shape.costs.emplace_back();
     for (const SegmentTrace& trace : traces) {
       std::vector<std::int64_t> bytes(trace.tensors.size());
-      for (std::int64_t& b : bytes) b = shape_tape_->integer(root++);
+      for (std::size_t t = 0; t < bytes.size(); ++t)
+        bytes[t] = tensor_value(*shape_tape_, root++, inventory_.items[trace.tensors[t].item]);
       shape.costs.back().push_back(walk(trace, bytes));
       shape.tensors.back().push_back(std::move(bytes));
     }
@@ -128,6 +129,44 @@ const CostModel::Shape& CostModel::shape_for(const Env& env) {
   for (std::size_t i = 0; i < inventory_.weight_elements.size(); ++i)
     shape.weight_elements.push_back(shape_tape_->value(root++).ceil().to_int64());
   return shape;
+}
+
+namespace {
+
+/// Past this much on one GPU (an exbibyte) a number is a mistake, and sums may still be added up.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+
+void check_bytes(const Rational& bytes, const Item& item) {
+  if (bytes < Rational(0))
+    throw PriceError(item.origin,
+                     fmt::format("'{}' comes to {} bytes at this layout; bytes cannot be negative",
+                                 item.name, bytes.str()));
+  if (bytes > Rational(kMostBytes))
+    throw PriceError(item.origin,
+                     fmt::format("'{}' comes to more than an exbibyte on one GPU", item.name));
+}
+
+[[noreturn]] void cannot_price(const Item& item, const ArithmeticError& e) {
+  throw PriceError(
+      item.origin,
+      fmt::format("the bytes of '{}' cannot be computed at this layout: {}", item.name, e.what()));
+}
+
+}  // namespace
+
+std::int64_t CostModel::tensor_value(const Tape& tape, std::size_t i, const Item& item) {
+  return static_value(tape, i, item).to_int64();
+}
+
+Rational CostModel::static_value(const Tape& tape, std::size_t i, const Item& item) {
+  Rational value;
+  try {
+    value = tape.value(i);
+  } catch (const ArithmeticError& e) {
+    cannot_price(item, e);
+  }
+  check_bytes(value, item);
+  return value;
 }
 
 /// Runs through a trace once: what it leaves live after forward, and the most it holds in each
@@ -166,7 +205,8 @@ void CostModel::price_stage_traces(const Env& env) {
     const SegmentTrace& trace = inventory_.traces[mode][t];
     auto& [bytes, segment_cost] = per_stage_[{mode, t}];
     bytes.resize(trace.tensors.size());
-    for (std::int64_t& b : bytes) b = stage_tape_->integer(root++);
+    for (std::size_t k = 0; k < bytes.size(); ++k)
+      bytes[k] = tensor_value(*stage_tape_, root++, inventory_.items[trace.tensors[k].item]);
     segment_cost = walk(trace, bytes);
   }
 }
@@ -345,10 +385,10 @@ void CostModel::price_statics(StageCost& s, const Env& env) {
       const Item& item = inventory_.items[st.item];
       std::int64_t instances = st.trace == kNone ? 1 : count[st.trace];
       if (instances == 0 || (st.absent_with != kNone && count[st.absent_with] > 0)) continue;
-      Rational bytes = static_tape_->value(2 * i);
+      Rational bytes = static_value(*static_tape_, 2 * i, item);
       if (bytes.is_zero()) continue;
       if (group.state) {
-        shard = static_tape_->value(2 * i + 1);
+        shard = static_value(*static_tape_, 2 * i + 1, item);
         if (st.grows) {
           const std::int64_t each = (bytes / shard).ceil().to_int64();
           s.growing[st.trace].push_back({st.item, each});

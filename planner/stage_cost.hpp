@@ -21,15 +21,22 @@ struct Bytes {
   std::int64_t blocks = 0;
 
   Bytes& operator+=(const Bytes& o) {
-    live += o.live;
-    blocks += o.blocks;
+    if (__builtin_add_overflow(live, o.live, &live) ||
+        __builtin_add_overflow(blocks, o.blocks, &blocks))
+      throw ArithmeticError("a stage holds more bytes than 64 bits can count");
     return *this;
   }
   friend Bytes operator+(Bytes a, const Bytes& b) { return a += b; }
   friend Bytes operator-(const Bytes& a, const Bytes& b) {
     return {a.live - b.live, a.blocks - b.blocks};
   }
-  friend Bytes operator*(std::int64_t n, const Bytes& b) { return {n * b.live, n * b.blocks}; }
+  friend Bytes operator*(std::int64_t n, const Bytes& b) {
+    Bytes result;
+    if (__builtin_mul_overflow(n, b.live, &result.live) ||
+        __builtin_mul_overflow(n, b.blocks, &result.blocks))
+      throw ArithmeticError("a stage holds more bytes than 64 bits can count");
+    return result;
+  }
 };
 
 /// One segment's trace in numbers: what it saves a micro-batch, and the most it holds while it
@@ -151,6 +158,9 @@ class CostModel {
   std::int64_t spill(std::uint32_t trace, bool backward, bool late) const;
   void price_statics(StageCost&, const Env&);
   void add_static(StageCost&, const Item&, Bytes) const;
+  /// Root \a i of a tape, as \a item's bytes. Throws PriceError at the item where there are none.
+  static std::int64_t tensor_value(const Tape&, std::size_t i, const Item& item);
+  static Rational static_value(const Tape&, std::size_t i, const Item& item);
 
   const Problem& problem_;
   const Inventory& inventory_;
