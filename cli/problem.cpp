@@ -10,6 +10,7 @@
 #include "cli/files.hpp"
 #include "lang/module.hpp"
 #include "planner/enumerate.hpp"
+#include "planner/judge.hpp"
 
 namespace plimsoll::cli {
 
@@ -74,6 +75,10 @@ Outcome with_bill(const Problem& problem, const Options& options, Diagnostics& d
                         "help: 'plimsoll plan' says which condition leaves none\n",
                         problem.job->name)};
   const Bill priced = plimsoll::bill(problem, *layout);
+  if (find_layout(*problem.module, options.layout, diags) != nullptr)
+    for (const Condition* c : broken_requirements(problem, *layout, priced))
+      diags.warning(c->span, "the layout does not meet this requirement")
+          .with_help("'plimsoll plan' looks only for layouts that do");
   const auto stages = static_cast<std::int64_t>(priced.stages.size());
   if (options.stage && *options.stage >= stages)
     return user_error(

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "lang/print.hpp"
+#include "planner/time.hpp"
 
 namespace plimsoll {
 
@@ -162,6 +163,30 @@ std::optional<bool> Judge::holds(const Rule& rule, const Priced& p, const Env& e
   } catch (const ArithmeticError&) {
     return std::nullopt;
   }
+}
+
+std::vector<const Condition*> Judge::broken(const Priced& p, const Env& env) const {
+  std::vector<const Condition*> list;
+  for (const Rule& rule : require_)
+    if (!holds(rule, p, env).value_or(false)) list.push_back(rule.source);
+  return list;
+}
+
+std::vector<const Condition*> broken_requirements(const Problem& problem, const Layout& layout,
+                                                  const Bill& priced) {
+  Diagnostics said;  // compile() has reported what is wrong with conditions
+  Pricer pricer(problem);
+  const Judge judge(problem, pricer, said);
+  Priced p;
+  p.layout = layout;
+  p.peak_bytes = priced.peak_bytes;
+  p.hbm_bytes = priced.hbm_bytes;
+  p.peak_stage = priced.peak_stage;
+  if (!problem.job->serve && check_rates(*problem.module, *problem.job, said))
+    p.time = Clock(problem).step(layout);
+  Env env = environment(problem, layout, 0);
+  judge.set_derived(p, env);
+  return judge.broken(p, env);
 }
 
 bool Judge::meets(const Priced& p, const Env& env) {

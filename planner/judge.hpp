@@ -32,6 +32,9 @@ class Judge {
   /// -infinity where the objective does not follow from the step time alone.
   double bound(Env& env, std::int64_t nanoseconds) const;
 
+  /// The requirements that a priced layout breaks; \a env as set_derived leaves it.
+  std::vector<const Condition*> broken(const Priced&, const Env& env) const;
+
   bool minimize() const { return minimize_; }
   const std::string& objective() const { return objective_text_; }
   /// The requirement that turned away the most candidates; "" where none did.
@@ -54,6 +57,9 @@ class Judge {
   std::string objective_text_;
   bool minimize_ = true, bounded_ = false;
 };
+
+/// The requirements of the job (and its framework) that a layout does not meet, for a bill of it.
+std::vector<const Condition*> broken_requirements(const Problem&, const Layout&, const Bill&);
 
 /// Variables that are known only once a layout is priced.
 std::uint64_t derived_variables();
