@@ -21,11 +21,7 @@ using Command = Outcome (*)(const Options&, const Terminal&);
 
 const std::map<std::string, Command>& commands() {
   static const std::map<std::string, Command> all = {
-      {"bill", bill},
-      {"check", check},
-      {"explain", explain},
-      {"fmt", format},
-      {"plan", plan},
+      {"bill", bill}, {"check", check}, {"explain", explain}, {"fmt", format}, {"plan", plan},
   };
   return all;
 }
