@@ -15,6 +15,10 @@
 /// The arithmetic behind peak.hpp: what one stage holds at each of its candidate moments.
 namespace plimsoll {
 
+/// The caching allocator's granularity (ACCOUNTING.md D), and bytes rounded up to it.
+inline constexpr std::int64_t kBlock = 512;
+inline std::int64_t in_blocks(std::int64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
+
 /// Bytes as tensors (live) and as blocks of the allocator (512-byte multiples).
 struct Bytes {
   std::int64_t live = 0;

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+#include "lang/trace_builder.hpp"
+
+namespace plimsoll {
+
+void TraceBuilder::emit_forward_pass() {
+  out_ = &trace_.forward;
+  const std::vector<int> layer = alloc_segment_items(true);
+  if (in_.derive || stores_input_) hand_in();
+  emit_forward(false);
+  for (int t : layer) free(t);
+  if (stores_input_) return;
+  for (ValueId v : handed_in_) free_transient(v);
+}
+
+std::vector<int> TraceBuilder::alloc_segment_items(bool forward) {
+  std::vector<int> tensors;
+  for (const OpItem& item : in_.segment_items) {
+    if (item.kept || !(forward ? item.forward : item.backward)) continue;
+    tensors.push_back(add_tensor("", item.bytes, LifetimeKind::op, {}, {}, item.item));
+    alloc(tensors.back());
+  }
+  return tensors;
+}
+
+void TraceBuilder::hand_in() {
+  for (ValueId v : handed_in_) {
+    if (!stores_input_) {
+      alloc_value(v, "layer input", {}, true);
+      continue;
+    }
+    stored_[v] =
+        add_tensor("layer input", natural_bytes(v), LifetimeKind::microbatch, shape(v), {});
+    alloc(stored_[v]);
+  }
+}
+
+/// One pass over the ops. The main pass keeps what the policy retains, a recomputing pass all
+/// that backward needs.
+void TraceBuilder::emit_forward(bool recompute) {
+  recomputing_ = recompute;
+  if (in_.derive)
+    for (unsigned i = 0; i < count_; ++i) emit_forward_op(i, recompute);
+  else
+    emit_items_only(recompute);
+  for (ValueId v : handed_on_) free_transient(v);
+  recomputing_ = false;
+}
+
+void TraceBuilder::emit_forward_op(unsigned i, bool recompute) {
+  const Op& o = op(i);
+  const LoweredOp& low = lowered(i);
+  const bool loss = o.kind == OpKind::cross_entropy && low.accounts_for_all;
+  if (loss) free_last_used(i);
+  if (o.output != kNone && !is_alias(o) && !shared(storage(o.output)))
+    alloc_value(storage(o.output), labels_[i] + " output", o.span, recompute);
+  std::vector<Kept*> passing;  // made here, gone when the op has run
+  for (Kept& k : kept_) {
+    if (k.value != kNone || k.made_at != i || k.tensor != kNoTensor) continue;
+    if (k.item != kNone && is_zero(k.bytes)) continue;
+    alloc_kept(k);
+    if (!recompute && !k.retained) passing.push_back(&k);
+  }
+  std::vector<int> temporaries = alloc_temporaries(i, low.forward_temporaries, true);
+  run(i);
+  for (int t : temporaries) free(t);
+  const auto held = held_until_.find(i);
+  if (held != held_until_.end()) {
+    for (int t : held->second) free(t);
+    held_until_.erase(held);
+  }
+  for (Kept* k : passing) free_kept(*k);
+  free_last_used(i);
+}
+
+std::vector<int> TraceBuilder::alloc_temporaries(unsigned i,
+                                                 const std::vector<ops::Temporary>& list,
+                                                 bool forward) {
+  std::vector<int> tensors;
+  const Op& o = op(i);
+  for (const ops::Temporary& t : list) {
+    if (is_zero(t.bytes)) continue;
+    tensors.push_back(
+        add_tensor(labels_[i] + ": " + t.name, t.bytes, LifetimeKind::op, {}, o.span));
+  }
+  for (const OpItem& item : lowered(i).items) {
+    if (item.kept || is_zero(item.bytes) || !(forward ? item.forward : item.backward)) continue;
+    const int t = add_tensor("", item.bytes, LifetimeKind::op, {}, o.span, item.item);
+    if (o.kind == OpKind::experts) {
+      // An experts op runs until its rows are combined; backward begins there.
+      const unsigned end = combine_of(i);
+      if (forward) {
+        held_until_[end].push_back(t);
+        alloc(t);
+        continue;
+      }
+    }
+    tensors.push_back(t);
+  }
+  for (int t : tensors) alloc(t);
+  return tensors;
+}
+
+unsigned TraceBuilder::combine_of(unsigned experts) const {
+  for (unsigned i = experts; i < count_; ++i)
+    if (op(i).kind == OpKind::combine &&
+        program_.values[op(i).inputs[0]].experts == segment_.first_op + experts)
+      return i;
+  return experts;
+}
+
+void TraceBuilder::free_last_used(unsigned i) {
+  for (ValueId v : op(i).inputs) {
+    const ValueId s = storage(v);
+    if (last_use_.at(s) == i) free_transient(s);
+  }
+  if (op(i).output != kNone && last_use_.at(storage(op(i).output)) == i)
+    free_transient(storage(op(i).output));
+}
+
+/// derive = false: the segment is one moment with its kept items.
+void TraceBuilder::emit_items_only(bool recompute) {
+  for (Kept& k : kept_) {
+    if (k.item == kNone || k.tensor != kNoTensor) continue;
+    alloc_kept(k);
+  }
+  if (count_ > 0) run(count_ - 1);
+  if (recompute) return;
+  for (Kept& k : kept_)
+    if (!k.retained) free_kept(k);
+}
+
+}  // namespace plimsoll
