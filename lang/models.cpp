@@ -86,10 +86,10 @@ void check_overrides(Kind kind, const Merged& merged, const std::vector<std::str
     if (entry->kind != EntryKind::assign) {
       const Span at = entry->keyword ? entry->keyword : entry->name.span;
       diags
-          .error(at, fmt::format(
-                         "{} '{}' is made from '{}': it gives values to parameters, got {}",
-                         noun(kind), merged.declaration->name.text, merged.declaration->base->text,
-                         entry->kind == EntryKind::narrow ? "'in'" : keyword(entry->kind)))
+          .error(at, fmt::format("{} '{}' is made from '{}': it gives values to parameters, got {}",
+                                 noun(kind), merged.declaration->name.text,
+                                 merged.declaration->base->text,
+                                 entry->kind == EntryKind::narrow ? "'in'" : keyword(entry->kind)))
           .with_help("write the body out, without a template, to change more");
       continue;
     }

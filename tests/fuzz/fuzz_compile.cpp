@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
-// Any bytes as a file: everything that `check` does to it. A crash, a sanitizer's report, an InternalError or a
-// verdict without its reason is a finding.
+// Any bytes as a file: everything that `check` does to it. A crash, a sanitizer's report, an
+// InternalError or a verdict without its reason is a finding.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -55,14 +55,16 @@ TEST_CASE("the last stage of an interleaved schedule holds one loss chunk", "[sc
 }
 
 TEST_CASE("every order runs each chunk forward and backward once a micro-batch", "[schedule]") {
-  for (Schedule s : {Schedule::one_f_one_b, Schedule::gpipe, Schedule::interleaved, Schedule::zb_h1}) {
+  for (Schedule s :
+       {Schedule::one_f_one_b, Schedule::gpipe, Schedule::interleaved, Schedule::zb_h1}) {
     const std::int64_t v = s == Schedule::interleaved ? 2 : 1;
     for (std::int64_t r = 0; r < 4; ++r) {
       std::vector<int> forward(static_cast<std::size_t>(v)), backward(static_cast<std::size_t>(v));
       for (const Slot& slot : slots(s, 4, v, 8, r)) {
         auto& count = slot.backward ? backward : forward;
         ++count[static_cast<std::size_t>(slot.chunk)];
-        CHECK(backward[static_cast<std::size_t>(slot.chunk)] <= forward[static_cast<std::size_t>(slot.chunk)]);
+        CHECK(backward[static_cast<std::size_t>(slot.chunk)] <=
+              forward[static_cast<std::size_t>(slot.chunk)]);
       }
       CHECK(forward == std::vector<int>(static_cast<std::size_t>(v), 8));
       CHECK(backward == forward);
@@ -71,7 +73,8 @@ TEST_CASE("every order runs each chunk forward and backward once a micro-batch",
 }
 
 TEST_CASE("holdings of few periods stand for any number of micro-batches", "[schedule]") {
-  // The holdings are made from a few periods; playing the whole order must meet none that is larger.
+  // The holdings are made from a few periods; playing the whole order must meet none that is
+  // larger.
   for (Schedule schedule : {Schedule::one_f_one_b, Schedule::interleaved, Schedule::gpipe})
     for (std::int64_t pp : {1, 2, 4})
       for (std::int64_t m : {1, 4, 8, 12, 32}) {
@@ -98,5 +101,6 @@ TEST_CASE("holdings of few periods stand for any number of micro-batches", "[sch
 
 TEST_CASE("GPipe holds every micro-batch", "[schedule]") {
   const std::vector<Holding> found = holdings(Schedule::gpipe, 4, 1, 16, 2);
-  CHECK(std::any_of(found.begin(), found.end(), [](const Holding& h) { return held(h) == 16 && h.backward; }));
+  CHECK(std::any_of(found.begin(), found.end(),
+                    [](const Holding& h) { return held(h) == 16 && h.backward; }));
 }
