@@ -2,10 +2,14 @@
 // Copyright The Plimsoll Authors
 #include "planner/judge.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 
+#include "lang/diagnostics.hpp"
 #include "lang/print.hpp"
 #include "planner/time.hpp"
 
@@ -22,6 +26,34 @@ Rational rounded(double v) {
 
 Rational seconds(std::int64_t nanoseconds) {
   return Rational::fraction(nanoseconds, 1'000'000'000);
+}
+
+/// "logits" calls the item "logits", and what an op saves: "cross_entropy logits".
+bool is_called(std::string_view item, std::string_view what) {
+  return item == what || (item.size() > what.size() && item.ends_with(what) &&
+                          item[item.size() - what.size() - 1] == ' ');
+}
+
+/// Reports the names in `bytes("…")` that neither a category nor an item of the job has.
+void check_names(const Problem& problem, const ast::Expr& e, Diagnostics& diags) {
+  for (const ast::Argument& argument : e.args)
+    if (argument.value) check_names(problem, *argument.value, diags);
+  if (e.kind != ast::ExprKind::call || e.text != "bytes" || e.args.empty()) return;
+  const ast::Expr& wanted = e.arg(0);
+  if (wanted.kind != ast::ExprKind::string) return;
+  std::vector<std::string> names;
+  for (std::size_t c = 0; c < kCategoryCount; ++c)
+    names.emplace_back(name(static_cast<Category>(c)));
+  if (std::find(names.begin(), names.end(), wanted.text) != names.end()) return;
+  for (const Item& item : problem.inventory.items) {
+    if (is_called(item.name, wanted.text)) return;
+    names.push_back(item.name);
+  }
+  Diagnostic& error = diags.error(wanted.span, fmt::format("job '{}' has no category or item '{}'",
+                                                           problem.job->name, wanted.text));
+  const std::string meant = did_you_mean(wanted.text, names);
+  error.with_help(meant.empty() ? "a bill lists the names: plimsoll bill FILE"
+                                : fmt::format("did you mean \"{}\"?", meant));
 }
 
 /// Does the variable grow with the step time (1), fall with it (-1), or not depend on it (0)?
@@ -58,8 +90,10 @@ Judge::Judge(const Problem& problem, Pricer& pricer, Diagnostics& diags)
   const Job& job = *problem.job;
   const auto lower = [&](const std::vector<Condition>& conditions, std::vector<Rule>& out) {
     for (const Condition& c : conditions)
-      if (auto lowered = lower_condition(*problem.module, job, *c.expr, diags))
+      if (auto lowered = lower_condition(*problem.module, job, *c.expr, diags)) {
+        if (lowered->bytes && !job.serve) check_names(problem, *c.expr, diags);
         out.push_back({&c, std::move(*lowered), 0});
+      }
   };
   lower(job.require, require_);
   lower(job.prefer, prefer_);
@@ -147,9 +181,9 @@ LayoutValues Judge::values(const Priced& p, const Env& env) const {
       if (name(static_cast<Category>(c)) == what) return stage->categories[c];
     std::optional<Int128> sum;
     for (const Item& item : problem_.inventory.items)
-      if (item.name == what) sum = 0;
+      if (is_called(item.name, what)) sum = 0;
     for (const BillLine& line : stage->lines)
-      if (line.name == what) sum = sum.value_or(0) + line.bytes;
+      if (is_called(line.name, what)) sum = sum.value_or(0) + line.bytes;
     return sum;
   };
   return out;
@@ -190,13 +224,15 @@ std::vector<const Condition*> broken_requirements(const Problem& problem, const 
 }
 
 bool Judge::meets(const Priced& p, const Env& env) {
-  for (Rule& rule : require_) {
-    if (rule.lowered.expr && (rule.lowered.variables & derived_variables()) == 0) continue;
-    if (!holds(rule, p, env).value_or(false)) {
-      ++rule.turned_away;
-      return false;
+  for (const bool slow : {false, true})  // those that need lists or a bill come last
+    for (Rule& rule : require_) {
+      if (rule.lowered.expr.has_value() == slow) continue;
+      if (!slow && (rule.lowered.variables & derived_variables()) == 0) continue;
+      if (!holds(rule, p, env).value_or(false)) {
+        ++rule.turned_away;
+        return false;
+      }
     }
-  }
   return true;
 }
 

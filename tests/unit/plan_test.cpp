@@ -246,6 +246,26 @@ TEST_CASE("pins, choices and lists of the job are respected", "[plan]") {
   CHECK(best("schedule = gpipe  pp = 2").schedule == Schedule::gpipe);
 }
 
+TEST_CASE("bytes() asks for categories and items by name", "[plan]") {
+  const auto plan_with = [](const std::string& condition, Diagnostics& diags) {
+    const World world(text_of({8, 6, 40'000, 16, false, condition}));
+    return plan(*world, {}, diags);
+  };
+  Diagnostics diags;
+  const PlanResult free = plan_with("minimize bytes(\"weights\")", diags);
+  REQUIRE(free.best);
+  CHECK(free.best->value.sign() > 0);
+  // A limit just below the least is met by nothing, one at it by what was found.
+  const std::string least = free.best->value.str();
+  CHECK(plan_with("require bytes(\"weights\") <= " + least + " B", diags).best);
+  CHECK_FALSE(plan_with("require bytes(\"weights\") < " + least + " B", diags).best);
+  // An op's saved value goes by its own name.
+  CHECK(plan_with("require bytes(\"logits\") > 0 B", diags).best);
+  CHECK_FALSE(diags.has_errors());
+  plan_with("require bytes(\"logit\") < 1 GiB", diags);
+  CHECK(diags.error_count() == 1);
+}
+
 TEST_CASE("the nodes are the planner's where they are free", "[plan]") {
   const std::string text = R"(
 gpu tiny = h100_sxm { memory = 600 MiB  reserved = 0 MiB }
