@@ -12,17 +12,20 @@ namespace {
 /// none, full and the modes of every framework that the user's files name or declare: a layout does
 /// not say for which job it is.
 const eval::Enumeration* words_of_recompute(const Module& module) {
+  if (module.impl().layout_modes != nullptr) return module.impl().layout_modes;
   std::vector<std::string> words = {"none", "full", "selective"};
   const auto add = [&](const Behaviour* framework) {
     if (framework == nullptr) return;
     for (const std::string& mode : framework->recompute_modes)
       if (std::find(words.begin(), words.end(), mode) == words.end()) words.push_back(mode);
   };
-  for (const Job& job : module.jobs()) add(module.framework(job.framework));
+  std::set<std::string> named;
+  for (const Job& job : module.jobs())
+    if (named.insert(job.framework).second) add(module.framework(job.framework));
   for (const auto& [name, declaration] :
        module.impl().user[static_cast<std::size_t>(Kind::framework)])
     add(module.framework(name));
-  return module.impl().enumeration("recompute", std::move(words));
+  return module.impl().layout_modes = module.impl().enumeration("recompute", std::move(words));
 }
 
 /// Every pool of the user's clusters.

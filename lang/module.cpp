@@ -222,9 +222,11 @@ Module compile(std::string name, std::string text, Diagnostics& diags,
                const CompileOptions& options) {
   Module module;
   const Loader load = options.load ? options.load : Loader(read_from_disk);
-  load_files(module.impl(), std::move(name), std::move(text), load, diags);
-  const bool complete = set_broken_aside(module.impl(), diags);
-  Compilation(module, options, diags).check(complete);
+  Diagnostics said;
+  load_files(module.impl(), std::move(name), std::move(text), load, said);
+  const bool complete = set_broken_aside(module.impl(), said);
+  Compilation(module, options, said).check(complete);
+  hand_over(module.impl(), said, diags);
   return module;
 }
 

@@ -94,6 +94,7 @@ struct Module::Impl {
   std::vector<std::unique_ptr<eval::Enumeration>> enumerations;
   std::map<std::string, const eval::Enumeration*, std::less<>> enumeration_by_words;
   const eval::Enumeration* dtype_words = nullptr;
+  const eval::Enumeration* layout_modes = nullptr;      ///< recompute words of layouts, made once
   std::set<std::string, std::less<>> model_parameters;  ///< of all models, made when asked for
 
   bool is_prelude(Span span) const { return sources[span.file].is_prelude(); }
@@ -122,6 +123,10 @@ const Gpu* resolve_gpu(Module::Impl&, const ast::Declaration&, Diagnostics&);
 const Cluster* resolve_cluster(Module::Impl&, const ast::Declaration&, Diagnostics&);
 const DType* resolve_dtype(Module::Impl&, const ast::Declaration&, Diagnostics&);
 const Behaviour* resolve_behaviour(Module::Impl&, Kind, const ast::Declaration&, Diagnostics&);
+
+/// Passes on what was said, with a help line for each error. One inside the prelude that the user's
+/// text led to is placed there instead, with the prelude's place as a label.
+void hand_over(const Module::Impl&, const Diagnostics& from, Diagnostics& to);
 
 /// Jobs and layouts of the user's files, appended to the module; false after errors.
 bool check_job(const Module&, Kind, const ast::Declaration&, Diagnostics&);

@@ -398,6 +398,8 @@ layout l { tp = 2  pp = 2  stage_layers = [1, 1]  recompute = full }
     const Module module = compile_files({{"main.plan", file}}, diags);
     const std::string rendered = diags.render(module.sources(), false);
     CHECK(diags.has_errors() == (rendered.find(" error: ") != std::string::npos));
+    for (const Diagnostic* said : diags.sorted())
+      if (said->severity == Severity::error) CHECK_FALSE(said->help.empty());
     if (!diags.has_errors()) module.summary(diags);
   }
 }
