@@ -34,6 +34,14 @@ class OpenScope : public eval::Scope {
 /// The values that an op's rule names; empty: not known here.
 const std::vector<std::string>& op_values(std::string_view op);
 
+/// Reports words of `recompute NAME { drop = {…} }` that no op is called by, and no weight of any
+/// model or block in sight.
+void check_recompute_words(Module::Impl&, const ast::Expr& set, Diagnostics&);
+/// Reports names that stand twice in the `fuse` entries of a framework.
+void check_fuses(const std::vector<const ast::Entry*>&, Diagnostics&);
+/// Reports `default`s that depend on themselves.
+void check_default_circles(const Behaviour&, Diagnostics&);
+
 /// Checks explicit line items (of jobs, models, blocks) with the names of \a place.
 void check_items(Module::Impl&, const std::vector<const ast::Entry*>& items,
                  const eval::Scope& place, Diagnostics&);

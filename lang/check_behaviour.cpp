@@ -5,7 +5,9 @@
 #include "lang/behaviour_scope.hpp"
 #include "lang/conditions.hpp"
 #include "lang/fields.hpp"
+#include "lang/grouped.hpp"
 #include "lang/inventory.hpp"
+#include "lang/layout_values.hpp"
 #include "lang/names.hpp"
 
 /// framework and optimizer declarations: their bodies are checked as far as that is possible
@@ -17,14 +19,13 @@ namespace {
 using ast::EntryKind;
 
 constexpr Field kFrameworkFields[] = {
-    {"vocab_multiple", FieldType::other, "128 * tp"},
+    {"vocab_multiple", FieldType::integer, "128 * tp"},
     {"pointwise", FieldType::other, "fused", kCount, Range::positive, false, false,
      "fused separate"},
     {"context", FieldType::other, "false"},
     {"derive", FieldType::other, "false"},
     {"allocator", FieldType::other, "false"},
-    {"margin", FieldType::other, "2%"},
-    {"reserved_factor", FieldType::other, "1.04"},
+    {"reserved_factor", FieldType::quantity, "1.04"},
     {"margin", FieldType::share, "3%"},
     {"utilization", FieldType::share, "90%"},
     {"batch_tokens", FieldType::tokens, "8Ki"},
@@ -48,6 +49,9 @@ constexpr Field kItemFields[] = {
     {"replaces", FieldType::other, "\"gathered input\""},
     {"source", FieldType::other, "\"where this is known from\""},
 };
+
+/// No allocator reserves more than this times what is asked of it.
+constexpr std::int64_t kMaxReservedFactor = 100;
 
 constexpr std::string_view kEach[] = {"weight", "shape", "communicator", "layer"};
 
@@ -105,9 +109,30 @@ class BodyChecker {
         evaluator_(module.pool, diags),
         scope_(behaviour, nullptr, place, evaluator_) {}
 
-  void condition(const ast::Expr& e) { evaluator_.condition(e, scope_); }
-  void count(const ast::Expr& e) { evaluator_.count(e, scope_); }
-  void bytes(const ast::Expr& e) { evaluator_.quantity(e, scope_, kBytes); }
+  std::optional<Expr> condition(const ast::Expr& e) { return evaluator_.condition(e, scope_); }
+  std::optional<Expr> count(const ast::Expr& e) { return evaluator_.count(e, scope_); }
+
+  /// What one GPU holds, in bytes or elements: not below nothing.
+  void amount(const ast::Expr& e, std::string_view field, Dimension dimension) {
+    const std::optional<Expr> found = evaluator_.quantity(e, scope_, dimension);
+    if (!found || !module_.pool.is_constant(*found)) return;
+    const Rational& value = module_.pool.value(*found);
+    if (value.sign() >= 0) return;
+    diags_
+        .error(e.span,
+               fmt::format("'{}' must be 0 or more, got {}", field,
+                           dimension.is_count() ? grouped(value) : human({value, dimension})))
+        .with_help("an item says what one GPU holds; leave out what it does not hold");
+  }
+
+  /// A count that the layout may decide; where it is a constant it is in the field's range.
+  void number(const Field& field, const ast::Expr& e) {
+    const std::optional<Expr> found = count(e);
+    if (!found || !module_.pool.is_constant(*found)) return;
+    const eval::Scope empty;
+    FieldReader(module_, "framework", empty, diags_)
+        .check_number(field, {eval::Number{*found, kCount}, e.span}, e.span);
+  }
 
   void dtype(const ast::Expr& e) {
     const auto value = evaluator_.eval(e, scope_, module_.dtype_words);
@@ -174,8 +199,8 @@ class BodyChecker {
   void lines(const std::vector<const ast::Entry*>& entries) {
     static const std::vector<std::string> kCombine = {"add", "max"};
     if (const auto* e = line(entries, "where")) condition(*e);
-    if (const auto* e = line(entries, "elements")) count(*e);
-    if (const auto* e = line(entries, "bytes")) bytes(*e);
+    if (const auto* e = line(entries, "elements")) amount(*e, "elements", kCount);
+    if (const auto* e = line(entries, "bytes")) amount(*e, "bytes", kBytes);
     if (const auto* e = line(entries, "category")) word(*e, "category", category_words());
     if (const auto* e = line(entries, "lifetime")) lifetime(*e);
     if (const auto* e = line(entries, "combine")) word(*e, "combine", kCombine);
@@ -230,6 +255,8 @@ class BehaviourReader {
       if (!overrides_param && entry->kind != EntryKind::param) behaviour_->entries.push_back(entry);
     }
     check_params();
+    check_fuses(behaviour_->entries, diags_);
+    check_default_circles(*behaviour_, diags_);
     for (const ast::Entry* entry : behaviour_->entries) check(*entry);
     return std::move(behaviour_);
   }
@@ -333,17 +360,37 @@ class BehaviourReader {
     eval::Evaluator evaluator(module_.pool, diags_);
     const BehaviourScope scope(*behaviour_, nullptr, place, evaluator);
     const std::string& name = entry.name.text;
-    if (name == "vocab_multiple" || name == "reserved_factor" || name == "margin")
-      return body.count(*entry.value);
-    if (name == "context" || name == "derive" || name == "allocator")
-      return body.condition(*entry.value);
+    if (name == "context" || name == "derive" || name == "allocator") {
+      body.condition(*entry.value);
+      return;
+    }
     if (name == "pointwise") {
       evaluator.eval(*entry.value, scope, module_.enumeration("pointwise", {"fused", "separate"}));
       return;
     }
-    for (const Field& field : kFrameworkFields)
-      if (field.name == name && field.type != FieldType::other)
+    for (const Field& field : kFrameworkFields) {
+      if (field.name != name || field.type == FieldType::other) continue;
+      if (name == "utilization" || name == "batch_tokens")
         FieldReader(module_, "framework", place, diags_).number(field, *entry.value);
+      else
+        body.number(field, *entry.value);
+    }
+    if (name == "reserved_factor") check_reserved_factor(*entry.value, scope);
+  }
+
+  /// What the allocator reserves holds what it has allocated.
+  void check_reserved_factor(const ast::Expr& e, const eval::Scope& scope) {
+    Diagnostics said_already;
+    eval::Evaluator evaluator(module_.pool, said_already);
+    const std::optional<Expr> factor = evaluator.count(e, scope);
+    if (!factor || !module_.pool.is_constant(*factor)) return;
+    const Rational& value = module_.pool.value(*factor);
+    if (value.sign() <= 0 || (value >= Rational(1) && value <= Rational(kMaxReservedFactor)))
+      return;
+    diags_
+        .error(e.span, fmt::format("'reserved_factor' must be from 1 to {}, got {}",
+                                   kMaxReservedFactor, grouped(value)))
+        .with_help("it is reserved over allocated memory: reserved_factor = 1.04");
   }
 
   void check_state(const ast::Entry& entry) {
@@ -354,6 +401,21 @@ class BehaviourReader {
     BodyChecker body(module_, *behaviour_, place, diags_);
     if (entry.value) body.dtype(*entry.value);
     body.lines(lines);
+    const ast::Expr* where = line(lines, "where");
+    if (kind_ == Kind::framework && entry.name.text == "weight" && where != nullptr)
+      check_some_weight(*where, place);
+  }
+
+  /// A model without weights is no model.
+  void check_some_weight(const ast::Expr& where, const eval::Scope& place) {
+    Diagnostics said_already;
+    eval::Evaluator evaluator(module_.pool, said_already);
+    const BehaviourScope scope(*behaviour_, nullptr, place, evaluator);
+    const std::optional<Expr> holds = evaluator.condition(where, scope);
+    if (!holds || !module_.pool.is_constant(*holds) || !module_.pool.value(*holds).is_zero())
+      return;
+    diags_.error(where.span, "'where' is false for every weight: no GPU would hold the model")
+        .with_help("remove the condition, or name weights: where = role == expert");
   }
 
   Site site_of_each(const ast::Entry& entry) {
@@ -441,8 +503,16 @@ class BehaviourReader {
     }
     const OpenScope place(module_, *behaviour_, Site::condition);
     BodyChecker body(module_, *behaviour_, place, diags_);
-    if (row->type == NameType::boolean) return body.condition(*entry.value);
-    if (row->type == NameType::number) return body.count(*entry.value);
+    if (row->type == NameType::boolean) {
+      body.condition(*entry.value);
+      return;
+    }
+    if (row->type == NameType::number) {
+      if (const std::optional<Expr> found = body.count(*entry.value))
+        check_layout_value(module_, *row, {eval::Number{*found, kCount}, entry.value->span},
+                           entry.value->span, diags_);
+      return;
+    }
     eval::Evaluator evaluator(module_.pool, diags_);
     const BehaviourScope scope(*behaviour_, nullptr, place, evaluator);
     const eval::Enumeration* words =
@@ -450,7 +520,9 @@ class BehaviourReader {
         : row->type == NameType::schedule
             ? module_.enumeration("schedule", {kSchedules.begin(), kSchedules.end()})
             : nullptr;
-    evaluator.eval(*entry.value, scope, words);
+    const std::optional<eval::Value> value = evaluator.eval(*entry.value, scope, words);
+    if (value && value->as<eval::Unknown>() == nullptr)
+      check_layout_value(module_, *row, *value, entry.value->span, diags_);
   }
 
   /// A set of names, whatever they mean in a model.
@@ -467,6 +539,7 @@ class BehaviourReader {
       if (line.kind == EntryKind::assign &&
           (line.name.text == "keep" || line.name.text == "drop")) {
         check_names(*line.value, line.name.text);
+        check_recompute_words(module_, *line.value, diags_);
         said = true;
         continue;
       }

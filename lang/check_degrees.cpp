@@ -4,6 +4,7 @@
 #include <set>
 
 #include "lang/check_job.hpp"
+#include "lang/grouped.hpp"
 #include "lang/layout_values.hpp"
 
 namespace plimsoll {
@@ -41,6 +42,15 @@ class Degrees {
     if (!value || !value->is_integer()) return std::nullopt;
     const Span span = at->second.values.front().span;
     return Pin{name, value->to_int64(), span ? span : at->second.span};
+  }
+
+  /// Is 1 among the values that the job leaves?
+  bool may_be_one(const std::string& name) const {
+    const auto at = job_.layout.find(name);
+    if (at == job_.layout.end()) return true;
+    return std::any_of(at->second.values.begin(), at->second.values.end(), [&](const auto& value) {
+      return constant_of(module_.impl(), value).value_or(Rational(1)) <= Rational(1);
+    });
   }
 
   /// Every number of GPUs that the cluster may have.
@@ -118,8 +128,17 @@ class Degrees {
   }
 
   void check_experts() {
+    const bool dense = std::none_of(program_.ops.begin(), program_.ops.end(),
+                                    [](const Op& op) { return op.kind == OpKind::experts; });
+    for (const char* name : {"ep", "etp"})
+      if (dense && !may_be_one(name))
+        diags_
+            .error(job_.layout.at(name).span,
+                   fmt::format("'{}' divides experts, but the model '{}' has no experts", name,
+                               job_.model))
+            .with_help(fmt::format("remove the line, or write {} = 1", name));
     const std::optional<Pin> ep = pin("ep");
-    if (!ep) return;
+    if (!ep || dense) return;
     for (const Op& op : program_.ops) {
       if (op.kind != OpKind::experts || op.count % ep->value == 0) continue;
       diags_
@@ -158,7 +177,7 @@ class Degrees {
       diags_
           .error(value.span ? value.span : at->second.span,
                  fmt::format("'stage_layers' adds up to {} layers, but model '{}' has {}",
-                             sum.str(), job_.model, program_.layer_count))
+                             grouped(sum), job_.model, program_.layer_count))
           .with_help("each layer lies on one stage");
     }
   }

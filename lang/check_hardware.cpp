@@ -10,6 +10,18 @@ namespace plimsoll {
 
 namespace {
 
+/// A machine of more nodes, or a node of more GPUs, is a slip of the finger.
+constexpr std::int64_t kMaxNodes = 1'000'000;
+constexpr std::int64_t kMaxGpusPerNode = 100'000;
+
+/// Nodes may be narrowed, GPUs of one may not.
+constexpr Field machines(std::string_view name, bool required, std::int64_t most) {
+  Field field{name, FieldType::integer, "8", kCount, Range::positive, required};
+  field.narrows = name == "nodes";
+  field.most = most;
+  return field;
+}
+
 constexpr Field kGpuFields[] = {
     {"memory", FieldType::quantity, "80 GiB", kBytes, Range::positive, true},
     {"reserved", FieldType::quantity, "1.5 GiB", kBytes, Range::non_negative},
@@ -26,8 +38,8 @@ constexpr Field kEfficiency = {"efficiency", FieldType::share, "0.6"};
 
 constexpr Field kClusterFields[] = {
     {"gpu", FieldType::reference, "h100_sxm", kCount, Range::positive, false, false, {}, Kind::gpu},
-    {"nodes", FieldType::integer, "8", kCount, Range::positive, false, true},
-    {"gpus_per_node", FieldType::integer, "8"},
+    machines("nodes", false, kMaxNodes),
+    machines("gpus_per_node", false, kMaxGpusPerNode),
     {"nvlink_domain", FieldType::integer, "72"},
     {"host_memory", FieldType::quantity, "2 TiB", kBytes, Range::non_negative},
     {"pcie", FieldType::quantity, "64 GB/s", kBytesPerSecond, Range::non_negative},
@@ -38,16 +50,12 @@ constexpr Field kClusterFields[] = {
 };
 constexpr Field kPoolFields[] = {
     {"gpu", FieldType::reference, "h100_sxm", kCount, Range::positive, true, false, {}, Kind::gpu},
-    {"nodes", FieldType::integer, "8", kCount, Range::positive, true, true},
-    {"gpus_per_node", FieldType::integer, "8", kCount, Range::positive, true},
+    machines("nodes", true, kMaxNodes),
+    machines("gpus_per_node", true, kMaxGpusPerNode),
 };
 constexpr Field kDTypeFields[] = {
     {"bits", FieldType::quantity, "4 + 8 / 32", kCount, Range::positive, true},
 };
-
-/// A machine of more nodes, or a node of more GPUs, is a slip of the finger.
-constexpr std::int64_t kMaxNodes = 1'000'000;
-constexpr std::int64_t kMaxGpusPerNode = 100'000;
 
 const Field* find_field(std::span<const Field> fields, std::string_view name) {
   for (const Field& field : fields)
@@ -214,35 +222,25 @@ class ClusterReader {
       } else if (name == "gpus_per_node") {
         // The cluster's own numbers have been checked already; a pool's have not.
         if (const auto count = reader_.integer(*find_field(fields, "gpus_per_node"), *entry->value))
-          if (within(*count, kMaxGpusPerNode, *entry)) pool.gpus_per_node = *count;
+          pool.gpus_per_node = *count;
       }
     }
   }
 
   void read_nodes(const ast::Entry& entry, const Field& field, Pool& pool) {
     if (entry.kind == ast::EntryKind::assign) {
-      if (const auto count = reader_.integer(field, *entry.value))
-        if (within(*count, kMaxNodes, entry)) pool.nodes = {*count};
+      if (const auto count = reader_.integer(field, *entry.value)) pool.nodes = {*count};
       return;
     }
     const auto choices = reader_.choices("nodes", *entry.value);
     if (!choices) return;
     for (const eval::Value& choice : *choices) {
       const auto count = reader_.check_number(field, choice, choice.span);
-      if (!count || !within(count->to_int64(), kMaxNodes, entry)) return;
+      if (!count) return;
       pool.nodes.push_back(count->to_int64());
     }
     std::sort(pool.nodes.begin(), pool.nodes.end());
     pool.nodes.erase(std::unique(pool.nodes.begin(), pool.nodes.end()), pool.nodes.end());
-  }
-
-  bool within(std::int64_t count, std::int64_t most, const ast::Entry& entry) {
-    if (count <= most) return true;
-    diags_
-        .error(entry.value->span, fmt::format("'{}' must be at most {}, got {}", entry.name.text,
-                                              grouped(most), grouped(count)))
-        .with_help("no machine is that large; is a unit glued to the number?");
-    return false;
   }
 
   void override_links(Gpu& gpu) {

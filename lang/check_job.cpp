@@ -6,8 +6,10 @@
 
 #include "lang/behaviour_scope.hpp"
 #include "lang/conditions.hpp"
+#include "lang/grouped.hpp"
 #include "lang/layout_values.hpp"
 #include "lang/models.hpp"
+#include "lang/versions.hpp"
 
 /// train and serve declarations.
 namespace plimsoll {
@@ -107,6 +109,7 @@ class JobReader {
     else
       read_train();
     read_switches();
+    if (job_.serve) check_no_training();
     read_bodies();
     // What is left reads the model's, cluster's and framework's names: without one of them, one
     // mistake would be ten.
@@ -255,7 +258,7 @@ class JobReader {
     if (e != nullptr && job_.imbalance < Rational(1) && job_.imbalance.sign() > 0)
       diags_
           .error(e->span,
-                 fmt::format("'imbalance' must be 1 or more, got {}", job_.imbalance.str()))
+                 fmt::format("'imbalance' must be 1 or more, got {}", grouped(job_.imbalance)))
           .with_help("the fullest expert rank has at least the mean: 1 is balanced");
   }
 
@@ -328,6 +331,21 @@ class JobReader {
           merged_.field("sequences")->span};
   }
 
+  /// Layout variables that only a training step has.
+  void check_no_training() {
+    static constexpr std::string_view kOfTraining[] = {
+        "zero", "shard", "mbs", "recompute", "recompute_layers", "offload"};
+    for (const ast::Entry* entry : merged_.entries) {
+      if (!is_field(*entry) || std::find(std::begin(kOfTraining), std::end(kOfTraining),
+                                         entry->name.text) == std::end(kOfTraining))
+        continue;
+      diags_
+          .error(entry->name.span,
+                 fmt::format("'{}' does not belong to a serving job", entry->name.text))
+          .with_help("remove the line: a server has no backward pass and no optimizer");
+    }
+  }
+
   void read_weights_on(const ast::Expr& e) {
     static const std::vector<std::string> kRoles = {"linear", "expert", "head",   "embedding",
                                                     "norm",   "bias",   "router", "other"};
@@ -372,6 +390,12 @@ class JobReader {
 
   void read_adapter_argument(const std::string& kind, const ast::Argument& argument) {
     const std::string& name = argument.name.text;
+    if (!name.empty() && !given_.emplace(name, argument.name.span).second) {
+      diags_.error(argument.name.span, fmt::format("'{}' is given twice", name))
+          .label(given_.at(name), "first given here")
+          .with_help("keep one of them");
+      return;
+    }
     if (name == "rank") {
       job_.adapt.rank = reader_.integer(kLoraRank, *argument.value).value_or(1);
     } else if (name == "on") {
@@ -473,8 +497,24 @@ class JobReader {
         fail(like->kind(), value->kind());
         return;
       }
+      if (!check_version(param, *like, *value, entry.value->span)) return;
     }
     job_.switches[param.name] = std::move(*value);
+  }
+
+  /// Where the default is a version, so is what replaces it: "2.11".
+  bool check_version(const Param& param, const eval::Value& like, const eval::Value& value,
+                     Span span) {
+    const auto* before = like.as<eval::String>();
+    const auto* text = value.as<eval::String>();
+    if (before == nullptr || text == nullptr || !eval::is_version(before->text) ||
+        eval::is_version(text->text))
+      return true;
+    diags_
+        .error(span, fmt::format("expected a version for '{}', got \"{}\"", param.name, text->text))
+        .with_help(fmt::format("a version is numbers with dots between: {} = \"{}\"", param.name,
+                               before->text));
+    return false;
   }
 
   void read_word_switch(const Param& param, const ast::Entry& entry) {
@@ -528,8 +568,7 @@ class JobReader {
         const Field& job = row(kBesideFields, "job");
         const std::optional<std::string> name = reader_.name(job, *line.value);
         if (!name) continue;
-        if (impl_.find(Kind::serve, *name, false) == nullptr &&
-            impl_.find(Kind::train, *name, false) == nullptr)
+        if (impl_.find(Kind::serve, *name, false) == nullptr)
           unknown_name(impl_, Kind::serve, *name, line.value->span, diags_);
         beside.job = *name;
       }
@@ -689,7 +728,7 @@ class JobReader {
     if (!weight || weight->sign() <= 0) {
       diags_
           .error(e.span, fmt::format("'weight' expects a plain number above 0, got {}",
-                                     weight ? weight->str() : found->kind()))
+                                     weight ? grouped(*weight) : found->kind()))
           .with_help(std::string(kHelp));
       return;
     }
@@ -709,6 +748,7 @@ class JobReader {
   const Behaviour* optimizer_ = nullptr;
   const Program* program_ = nullptr;
   std::vector<Span> freeze_spans_, adapt_spans_;
+  std::map<std::string, Span> given_;  ///< arguments of the adapter
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lang/bytes_names.hpp"
 #include "lang/fields.hpp"
 #include "lang/names.hpp"
 
@@ -243,6 +244,7 @@ bool check_condition(const Module& module, const Job& job, const ast::Expr& e, b
   bool bytes = false;
   collect_names(e, names, bytes);
   if (!check_names(NameKinds(module, job), names, diags)) return false;
+  if (bytes && !check_bytes_names(module, job, e, diags)) return false;
   const bool lists = std::any_of(names.begin(), names.end(),
                                  [](const ast::Expr* name) { return is_list(name->text); });
   if (!lists) return evaluate(module, job, e, number, nullptr, diags).has_value();

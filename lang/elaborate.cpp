@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lang/elaborate_impl.hpp"
+#include "lang/grouped.hpp"
 
 namespace plimsoll {
 
@@ -104,8 +105,9 @@ class ParameterScope final : public eval::Scope {
         return true;
       Diagnostic& d = evaluator_.error(where, fmt::format("'{}' is one of {}; got {}", name(slot),
                                                           fmt::join(words, ", "), value.kind()));
-      if (const std::string meant = did_you_mean(text, words); word != nullptr && !meant.empty())
-        d.with_help(fmt::format("did you mean '{}'?", meant));
+      const std::string meant = word != nullptr ? did_you_mean(text, words) : "";
+      d.with_help(meant.empty() ? fmt::format("for example {} = {}", name(slot), words.front())
+                                : fmt::format("did you mean '{}'?", meant));
       return false;
     }
     return in_set(slot, value, *set, where);
@@ -118,7 +120,8 @@ class ParameterScope final : public eval::Scope {
     if (!in) return false;
     if (!evaluator_.pool().value(*in).is_zero()) return true;
     evaluator_.error(where, fmt::format("this value of '{}' is not in its set", name(slot)))
-        .label(set.span, "what it may be");
+        .label(set.span, "what it may be")
+        .with_help("give it a value of the set, or add this one to the set");
     return false;
   }
 
@@ -130,9 +133,10 @@ class ParameterScope final : public eval::Scope {
       (*at)->state = State::failed;
       (*at)->value = {eval::Unknown{}, {}};
     }
-    evaluator_.error(
-        slot.parameter->value->span,
-        fmt::format("the value of '{}' needs itself: {}{}", name(slot), chain, name(slot)));
+    evaluator_
+        .error(slot.parameter->value->span,
+               fmt::format("the value of '{}' needs itself: {}{}", name(slot), chain, name(slot)))
+        .with_help("give one of them a value of its own");
   }
 
   eval::Evaluator& evaluator_;
@@ -253,7 +257,7 @@ std::optional<std::int64_t> Elaborator::turns(const ast::Entry& entry, const eva
   if (!n) return std::nullopt;
   if (!n->is_integer() || n->sign() < 0)
     return fail(entry.value->span,
-                fmt::format("repeat takes a whole number of turns, got {}", n->str()));
+                fmt::format("repeat takes a whole number of turns, got {}", grouped(*n)));
   if (Rational(kMaxTurns) < *n)
     return fail(entry.value->span, fmt::format("repeat takes at most {} turns, got {}",
                                                grouped(kMaxTurns), grouped(n->num())));

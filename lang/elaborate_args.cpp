@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lang/elaborate_impl.hpp"
+#include "lang/grouped.hpp"
 
 /// The ops' signatures, and how a call's arguments become checked numbers, words and tensors.
 namespace plimsoll::elab {
@@ -335,11 +336,11 @@ bool Elaborator::bind_number(const OpSpec& spec, const ArgSpec& arg, const eval:
     const std::string_view what = whole   ? "a whole number above 0"
                                   : share ? "a share from 0 to below 1"
                                           : "a number above 0";
-    fail(where, fmt::format("'{}' of {} is {}, got {}", arg.name, spec.name, what, n.str()));
+    fail(where, fmt::format("'{}' of {} is {}, got {}", arg.name, spec.name, what, grouped(n)));
     return false;
   }
   if (Rational(kMaxSize) < n) {
-    fail(where, fmt::format("'{}' of {} is too large: {}", arg.name, spec.name, n.str()));
+    fail(where, fmt::format("'{}' of {} is too large: {}", arg.name, spec.name, grouped(n)));
     return false;
   }
   to.number = n;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lang/grouped.hpp"
+
 namespace plimsoll::eval {
 
 namespace {
@@ -192,8 +194,9 @@ Evaluator::Result Evaluator::name(const ast::Expr& e, const Scope& scope,
   std::ranges::copy(scope.names(), std::back_inserter(near));
   Diagnostic& d =
       error(e.span, fmt::format("expected one of {}, got '{}'", joined(words->words), e.text));
-  if (const std::string meant = did_you_mean(e.text, near); !meant.empty())
-    d.with_help(fmt::format("did you mean '{}'?", meant));
+  const std::string meant = did_you_mean(e.text, near);
+  d.with_help(meant.empty() ? "write one of these words, without quotes"
+                            : fmt::format("did you mean '{}'?", meant));
   return std::nullopt;
 }
 
@@ -245,7 +248,7 @@ Evaluator::Result Evaluator::index(const ast::Expr& e, const Scope& scope) {
   const Rational i = pool_.value(*at);
   if (!i.is_integer() || i.sign() < 0 || !(i < Rational(list->items.size()))) {
     error(e.arg(1).span, fmt::format("index {} is outside the list of {} (they count from 0)",
-                                     i.str(), list->items.size()))
+                                     grouped(i), list->items.size()))
         .with_help("the last entry of a list x is x[len(x) - 1]");
     return std::nullopt;
   }
@@ -299,8 +302,7 @@ std::optional<Rational> Evaluator::constant(const ast::Expr& e, const Scope& sco
   const std::optional<Expr> value = quantity(e, scope, dimension);
   if (!value) return std::nullopt;
   if (pool_.is_constant(*value)) return pool_.value(*value);
-  error(e.span,
-        fmt::format("expected a number that holds for every layout, got {}", pool_.str(*value)))
+  error(e.span, "expected a number that holds for every layout, got one that depends on it")
       .with_help("layout variables such as tp and pp are known only once a layout is chosen");
   return std::nullopt;
 }

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "lang/eval.hpp"
+#include "lang/grouped.hpp"
 
 /// The built-in functions of expressions, and `if`.
 namespace plimsoll::eval {
@@ -250,7 +251,7 @@ Evaluator::Result Evaluator::log2(const ast::Expr& e, const Value& arg) {
   const Rational value = pool_.value(*n);
   const Int128 power = value.num();
   if (!value.is_integer() || power <= 0 || (power & (power - 1)) != 0) {
-    error(e.arg(0).span, fmt::format("log2 is of powers of two, got {}", value.str()))
+    error(e.arg(0).span, fmt::format("log2 is of powers of two, got {}", grouped(value)))
         .with_help("powers of two are 1, 2, 4, 8, …");
     return std::nullopt;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "lang/eval.hpp"
+#include "lang/grouped.hpp"
+#include "lang/versions.hpp"
 
 /// Operators of the one evaluator: arithmetic with dimensions, comparisons, membership, logic.
 namespace plimsoll::eval {
@@ -60,16 +62,21 @@ int compare_parts(std::string_view a, std::string_view b) {
   return three_way(a.substr(digits_a), b.substr(digits_b));
 }
 
-bool is_version(std::string_view text) {
-  return !text.empty() && text.front() >= '0' && text.front() <= '9';
-}
-
 std::int64_t index_of(const Enumeration& of, std::string_view word) {
   const auto at = std::ranges::find(of.words, word);
   return at == of.words.end() ? -1 : at - of.words.begin();
 }
 
 }  // namespace
+
+bool is_version(std::string_view text) {
+  if (text.empty() || text.back() == '.') return false;
+  while (!text.empty()) {
+    std::size_t digits = 0;
+    if (leading_number(next_part(text), digits) < 0) return false;
+  }
+  return true;
+}
 
 int compare_versions(std::string_view a, std::string_view b) {
   while (!a.empty() || !b.empty()) {
@@ -203,8 +210,7 @@ Evaluator::Result Evaluator::power(const ast::Expr& node, const Value& left, con
   const std::optional<Expr> exponent = as_quantity(right, kCount, node.arg(1).span);
   if (!exponent) return std::nullopt;
   if (!pool_.is_constant(*exponent)) {
-    error(node.arg(1).span,
-          fmt::format("an exponent holds for every layout; got {}", pool_.str(*exponent)))
+    error(node.arg(1).span, "an exponent holds for every layout, got one that depends on it")
         .with_help("layout variables such as tp and pp are known only once a layout is chosen");
     return std::nullopt;
   }
@@ -214,7 +220,7 @@ Evaluator::Result Evaluator::power(const ast::Expr& node, const Value& left, con
   if (base->dimension != kCount || !pool_.is_constant(base->expr)) {
     if (!n.is_integer() || times > kMaxOpenExponent) {
       error(node.arg(1).span,
-            fmt::format("expected a whole exponent up to {}, got {}", kMaxOpenExponent, n.str()))
+            fmt::format("expected a whole exponent up to {}, got {}", kMaxOpenExponent, grouped(n)))
           .with_help("write out the product instead");
       return std::nullopt;
     }
@@ -241,8 +247,8 @@ Evaluator::Result Evaluator::range(const ast::Expr& node, const Value& left, con
   }
   if (pool_.is_constant(from->expr) && pool_.is_constant(to->expr) &&
       pool_.value(to->expr) < pool_.value(from->expr)) {
-    error(node.span, fmt::format("the range {}..{} is empty", pool_.value(from->expr).str(),
-                                 pool_.value(to->expr).str()))
+    error(node.span, fmt::format("the range {}..{} is empty", grouped(pool_.value(from->expr)),
+                                 grouped(pool_.value(to->expr))))
         .with_help("the smaller end comes first");
     return std::nullopt;
   }

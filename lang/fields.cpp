@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lang/grouped.hpp"
+
 namespace plimsoll {
 
 namespace {
@@ -135,7 +137,7 @@ std::optional<Rational> FieldReader::check_number(const Field& field, const eval
     diags_
         .error(span,
                fmt::format("'{}' must be {}, got {}", field.name, expected,
-                           number->dimension.is_count() ? value.str() : human(found_quantity)))
+                           number->dimension.is_count() ? grouped(value) : human(found_quantity)))
         .with_help(example(field));
     return std::nullopt;
   };
@@ -153,7 +155,7 @@ std::optional<Rational> FieldReader::check_number(const Field& field, const eval
   if (value.sign() < 0 && field.range == Range::non_negative) return fail("0 or more");
   if (value.sign() <= 0 && field.range == Range::positive)
     return fail(whole ? "1 or more" : "above 0");
-  if (whole && value > Rational(kMaxCount)) return fail(fmt::format("at most {}", kMaxCount));
+  if (whole && value > Rational(field.most)) return fail("at most " + grouped(field.most));
   // A rate of 10^30 is no rate; what is kept must survive products of some of them.
   if (value > Rational(kMaxCount) * Rational(kMaxCount)) return fail("a size that exists");
   return value;
@@ -257,14 +259,14 @@ std::optional<std::vector<eval::Value>> FieldReader::choices(std::string_view fi
     if (!from.is_integer() || !to.is_integer() || to < from) {
       diags_
           .error(e.span, fmt::format("expected a range of whole numbers for '{}', got {}..{}",
-                                     field, from.str(), to.str()))
+                                     field, grouped(from), grouped(to)))
           .with_help("a range goes upwards: 1..8");
       return false;
     }
     if (to - from >= Rational(kMaxChoices)) {
       diags_
           .error(e.span, fmt::format("'{}' may have at most {} values, got {}", field, kMaxChoices,
-                                     (to - from + Rational(1)).str()))
+                                     grouped(to - from + Rational(1))))
           .with_help("name fewer values: {1, 2, 4, 8}");
       return false;
     }

@@ -28,6 +28,9 @@ enum class FieldType : std::uint8_t {
 
 enum class Range : std::uint8_t { positive, non_negative };
 
+/// What any count of GPUs, layers, tokens … must be below: keeps products in 128 bits.
+inline constexpr std::int64_t kMaxCount = 1'000'000'000'000'000;
+
 struct Field {
   std::string_view name;
   FieldType type = FieldType::other;
@@ -38,13 +41,12 @@ struct Field {
   bool narrows = false;         ///< may be written with `in`
   std::string_view words = {};  ///< of a word, with blanks between
   Kind refers_to = Kind::gpu;
+  std::int64_t most = kMaxCount;  ///< of a whole number
 };
 
 inline constexpr Dimension kBytesPerSecond{1, 0, -1, 0};
 inline constexpr Dimension kFlopsPerSecond{0, 1, -1, 0};
 inline constexpr Dimension kMoneyPerSecond{0, 0, -1, 1};
-/// What any count of GPUs, layers, tokens … must be below: keeps products in 128 bits.
-inline constexpr std::int64_t kMaxCount = 1'000'000'000'000'000;
 /// How many values `x in a..b` may leave open.
 inline constexpr std::int64_t kMaxChoices = 4096;
 

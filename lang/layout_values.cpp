@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lang/grouped.hpp"
+
 namespace plimsoll {
 
 namespace {
@@ -61,12 +63,12 @@ bool check_number(Module::Impl& module, const VariableName& row, const eval::Val
   if (!module.pool.is_constant(number->expr)) return true;  // depends on other variables
   const Rational& n = module.pool.value(number->expr);
   if (row.name == "offload")
-    return (n.sign() >= 0 && n <= 1) || wrong(row, span, "a share from 0 to 1", n.str(), diags);
+    return (n.sign() >= 0 && n <= 1) || wrong(row, span, "a share from 0 to 1", grouped(n), diags);
   if (row.name == "zero")
     return (n.is_integer() && n.sign() >= 0 && n <= 3) ||
-           wrong(row, span, "0, 1, 2 or 3", n.str(), diags);
-  if (!n.is_integer()) return wrong(row, span, "a whole number", n.str(), diags);
-  if (n.sign() <= 0) return wrong(row, span, "1 or more", n.str(), diags);
+           wrong(row, span, "0, 1, 2 or 3", grouped(n), diags);
+  if (!n.is_integer()) return wrong(row, span, "a whole number", grouped(n), diags);
+  if (n.sign() <= 0) return wrong(row, span, "1 or more", grouped(n), diags);
   return n <= Rational(kMaxDegree) ||
          wrong(row, span, "at most " + grouped(kMaxDegree), grouped(n.num()), diags);
 }
@@ -98,7 +100,7 @@ bool check_list(Module::Impl& module, const VariableName& row, const eval::Value
       return wrong(
           row, at,
           may_be_zero ? "a list of whole numbers from 0" : "a list of whole numbers from 1",
-          n->str(), diags);
+          grouped(*n), diags);
   }
   return true;
 }
@@ -183,8 +185,8 @@ void check_stage_lists(Module::Impl& module, const std::map<std::string, eval::V
     const auto has = constant_of(module, held->items[i]), of = constant_of(module, again->items[i]);
     if (!has || !of || *of <= *has) continue;
     diags
-        .error(recomputed->second.span,
-               fmt::format("stage {} recomputes {} layers, but has {}", i, of->str(), has->str()))
+        .error(recomputed->second.span, fmt::format("stage {} recomputes {} layers, but has {}", i,
+                                                    grouped(*of), grouped(*has)))
         .with_help("recompute_layers counts some of each stage's layers");
   }
 }

@@ -82,7 +82,8 @@ class Loading {
     if (!text) {
       diags_
           .error(use.span, fmt::format("cannot read '{}'{}{}", name, why.empty() ? "" : ": ", why))
-          .with_help("the path is relative to the file that says it");
+          .with_help(why == "it is a directory" ? "name a .plan file in it: use \"models.plan\""
+                                                : "the path is relative to the file that says it");
       return;
     }
     file(name, std::move(*text));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lang/grouped.hpp"
 #include "lang/lowering.hpp"
 
 /// A serving framework gives `utilization` and `batch_tokens`, which a job may set itself; if it
@@ -37,12 +38,16 @@ void Lowering::read_serving() {
     return;
   }
   if (*share <= 0 || *share > 1)
-    diags_.error(job.span, fmt::format("utilization is a share of the memory above 0% and up to "
-                                       "100%, got {}%",
-                                       (*share * 100).str()));
+    diags_
+        .error(job.span, fmt::format("utilization is a share of the memory above 0% and up to "
+                                     "100%, got {}%",
+                                     grouped(*share * 100)))
+        .with_help("for example utilization = 90%");
   if (*tokens < 1 || !tokens->is_integer())
-    diags_.error(job.span,
-                 fmt::format("batch_tokens must be a positive integer, got {}", tokens->str()));
+    diags_
+        .error(job.span,
+               fmt::format("batch_tokens must be a positive integer, got {}", grouped(*tokens)))
+        .with_help("for example batch_tokens = 8Ki");
   if (diags_.error_count() > errors) return;
   serving.utilization = *share;
   serving.batch_tokens = tokens->to_int64();

@@ -86,7 +86,8 @@ std::optional<Expr> Lowering::state_bytes(const StateRow& row, WeightId id, std:
   if (!word) return std::nullopt;
   const auto* text = word->as<eval::Word>();
   if (!text) {
-    diags_.error(row.entry->value->span, fmt::format("expected a dtype, got {}", word->kind()));
+    diags_.error(row.entry->value->span, fmt::format("expected a dtype, got {}", word->kind()))
+        .with_help("for example fp32, or if(precision == fp16, fp16, fp32)");
     return std::nullopt;
   }
   dtype = text->text == "fp8" && row.category == Category::weights ? "bf16" : text->text;

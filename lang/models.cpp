@@ -257,6 +257,12 @@ const Program* resolve_program(Module::Impl& module, const ast::Declaration& dec
   std::vector<const ast::Entry*> items;
   std::optional<Program> program = elaborate(*source, module.pool, diags, &items);
   if (!program) return nullptr;
+  if (program->layer_count == 0) {
+    diags.error(declaration.name.span, fmt::format("model '{}' has no layer", source->name))
+        .with_help(
+            "a turn of a 'repeat' is a layer: repeat layers { … }, with layers of 1 or more");
+    return nullptr;
+  }
   if (!items.empty()) {
     const std::size_t errors = diags.error_count();
     static const Behaviour kNobody;

@@ -3,9 +3,10 @@
 #include "lang/module.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <system_error>
 
 #include "lang/fields.hpp"
 #include "lang/models.hpp"
@@ -25,31 +26,40 @@ constexpr BuiltinDType kDTypes[] = {
     {"int32", 32}, {"int16", 16}, {"int8", 8},  {"int4", 4},  {"bool", 8},
 };
 
+/// A named pipe may never have a writer and a device may never end: only regular files are opened,
+/// and of these no more is read than one byte past the limit (a file may grow, or lie of its size).
 std::optional<std::string> read_from_disk(const std::string& path, std::string& why) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) {
-    why = "there is no such file";
+    why = error && error != std::errc::no_such_file_or_directory ? error.message()
+                                                                 : "there is no such file";
     return std::nullopt;
   }
   if (std::filesystem::is_directory(status)) {
     why = "it is a directory";
     return std::nullopt;
   }
-  if (std::filesystem::is_regular_file(status) &&
-      std::filesystem::file_size(path, error) > kMaxFileBytes) {
-    why = fmt::format("it is larger than {}", human_bytes(kMaxFileBytes));
+  if (!std::filesystem::is_regular_file(status)) {
+    why = "it is not a regular file";
     return std::nullopt;
   }
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    // An empty file sets failbit on the way out: that is no failure.
-    if (file && file.peek() == std::ifstream::traits_type::eof()) return std::string();
+  std::string text;
+  std::array<char, 1 << 16> block{};
+  while (file && text.size() <= kMaxFileBytes) {
+    file.read(block.data(), block.size());
+    text.append(block.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (text.size() > kMaxFileBytes) {
+    why = fmt::format("it is larger than {}", human_bytes(kMaxFileBytes));
+    return std::nullopt;
+  }
+  if (!file.eof()) {
     why = "it cannot be read";
     return std::nullopt;
   }
-  return text.str();
+  return text;
 }
 
 /// Declarations with a syntax error in them are not checked further. False where an error lies

@@ -83,13 +83,15 @@ bool resolve_ties(Draft& draft, Diagnostics& diags) {
     Weight& w = weights[tie.weight];
     const Weight& other = weights[found.front()];
     if (w.experts != kNone || other.experts != kNone) {
-      diags.error(tie.span, "weights of experts are not shared");
+      diags.error(tie.span, "weights of experts are not shared")
+          .with_help("leave 'tied' out here, or share a weight outside the experts");
       good = false;
     } else if (!same_storage(w, other)) {
       diags
           .error(tie.span, fmt::format("weights of unlike shape cannot be shared: {} and {}",
                                        shape(w), shape(other)))
-          .label(other.span, "the other weight");
+          .label(other.span, "the other weight")
+          .with_help("give both the same sizes, or leave 'tied' out");
       good = false;
     }
     w.tied_to = found.front();
@@ -121,7 +123,8 @@ std::vector<bool> find_live(const Program& program, Diagnostics& diags) {
     const Op& op = program.ops[i];
     live[i] = op.output == kNone || needed[op.output];
     if (!live[i] && !used[op.output] && op.kind != OpKind::experts)
-      diags.warning(op.span, "this tensor is never used; the model is built without it");
+      diags.warning(op.span, "this tensor is never used; the model is built without it")
+          .with_help("use its result, or remove it");
     for (const std::vector<ValueId>* read : {&op.inputs, &op.cache})
       for (const ValueId id : *read) {
         used[id] = true;
@@ -222,7 +225,8 @@ bool finish(Draft& draft, const ExprPool&, Diagnostics& diags) {
   fuse_glu(draft.program, live);
   renumber(draft, live);
   if (!cut_segments(draft)) {
-    diags.error(draft.program.ops.back().span, "too many tensors are kept across too many layers");
+    diags.error(draft.program.ops.back().span, "too many tensors are kept across too many layers")
+        .with_help("let each layer read the one before it, not all of them");
     return false;
   }
   classify_layers(draft.program);

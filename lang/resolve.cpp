@@ -225,6 +225,13 @@ void unknown_name(Module::Impl& module, Kind kind, std::string_view name, Span s
     if (meant != nullptr && !module.is_prelude(meant->name.span))
       error.label(meant->name.span, "declared here");
   }
+  // A name of another kind is no misspelling: say what it is.
+  for (std::size_t i = 0; near.empty() && i < kKindCount; ++i) {
+    const ast::Declaration* other = module.find(static_cast<Kind>(i), name, false);
+    if (other != nullptr && !module.is_prelude(other->name.span))
+      error.label(other->name.span,
+                  fmt::format("'{}' is {}", name, with_article(noun(static_cast<Kind>(i)))));
+  }
   error.with_help(known.empty() ? fmt::format("declare it: {} {} {{ … }}", word(kind), name)
                                 : suggest(name, known, fmt::format("known {}s", noun(kind))));
 }

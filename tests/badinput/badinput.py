@@ -149,6 +149,14 @@ class Sizes(Mistake):
     def test_endless(self):
         self.refused("check", "/dev/zero", says="16 MiB")
 
+    def test_endless_in_use(self):
+        self.refused_at('use "/dev/zero"\n', place="1:5")
+        os.mkfifo(self.at / "pipe.plan")
+        self.refused_at('use "pipe.plan"\n', place="1:5")
+        with open(self.at / "large.plan", "wb") as large:
+            large.truncate(17 << 20)
+        self.refused_at('use "large.plan"\n', place="1:5")
+
     def test_long_name(self):
         self.refused_at("gpu a { memory = 8 GiB reserved = 1 GiB " + "n" * MANY + " = 1 }\n", place=r"1:\d+")
 

@@ -226,7 +226,7 @@ TEST_CASE("weights that cannot be shared", "[elaborate][errors]") {
         "no weight is named 'zebra' @ zebra | give the weight to share name = zebra");
   CHECK(shared("  x = embedding(50, 64, name = e)\n", "e") ==
         "weights of unlike shape cannot be shared: 64 x 100 and 50 x 64 @ e [the other weight: "
-        "embedding(50, 64, name = e)]");
+        "embedding(50, 64, name = e)] | give both the same sizes, or leave 'tied' out");
   CHECK(shared("  x = embedding(100, 64)\n  x = linear(linear(x, 64, name = a), 64, name = a)\n",
                "a") ==
         "2 weights are named 'a' @ a | a weight that is shared has a name of its own");
@@ -303,12 +303,16 @@ TEST_CASE("parameters given wrongly", "[elaborate][errors]") {
   CHECK(all(base, "base") ==
         "model 'base' is a template: it has no value for hidden @ base | model "
         "NAME = base { hidden = … }");
-  CHECK(all(base + "model m = base { hidden = 64  norm = batchnorm }\n") ==
-        "expected one of rmsnorm, layernorm, got 'batchnorm' @ batchnorm");
+  CHECK(
+      all(base + "model m = base { hidden = 64  norm = batchnorm }\n") ==
+      "expected one of rmsnorm, layernorm, got 'batchnorm' @ batchnorm | write one of these words, "
+      "without quotes");
   CHECK(all(base + "model m = base { hidden = 64  norm = 3 }\n") ==
-        "'norm' is one of rmsnorm, layernorm; got a count @ 3");
+        "'norm' is one of rmsnorm, layernorm; got a count @ 3 | for example norm = rmsnorm");
   CHECK(all(base + "model m = base { hidden = 64  n = 3 }\n") ==
-        "this value of 'n' is not in its set @ 3 [what it may be: {1, 2, 4}]");
+        "this value of 'n' is not in its set @ 3 [what it may be: {1, 2, 4}] | give it a value of "
+        "the set, "
+        "or add this one to the set");
   CHECK(all(base + "model m = base { hidden = hiden }\n") ==
         "unknown name 'hiden' @ hiden [a count is expected here: hidden] | give a number, or a "
         "name that has one");
@@ -317,8 +321,9 @@ TEST_CASE("parameters given wrongly", "[elaborate][errors]") {
   CHECK(all(base + "model m = base { hidden = 0 }\n") ==
         "'width' of embedding is a whole number above 0, got 0 @ hidden [while model 'm' is built: "
         "m] | docs/language.md has a table of what each op and entry takes");
-  CHECK(all("model m {\n  param a = b, b = c + 1, c = a\n  x = embedding(100, 64)\n" + tail()) ==
-        "the value of 'a' needs itself: a -> b -> c -> a @ b");
+  CHECK(
+      all("model m {\n  param a = b, b = c + 1, c = a\n  x = embedding(100, 64)\n" + tail()) ==
+      "the value of 'a' needs itself: a -> b -> c -> a @ b | give one of them a value of its own");
 }
 
 TEST_CASE("models written wrongly", "[elaborate][errors]") {
@@ -368,7 +373,9 @@ TEST_CASE("a tensor that is never used is left out, with a warning", "[elaborate
                            "  y = relu(linear(x, 32))\n"
                            "  repeat 2 { z = gelu(y)  x = relu(x) }\n" +
                            tail();
-  CHECK(all(text) == "warning: this tensor is never used; the model is built without it @ gelu(y)");
+  CHECK(all(text) ==
+        "warning: this tensor is never used; the model is built without it @ gelu(y) | use its "
+        "result, or remove it");
   const test::Built built(text);
   CHECK(test::dump(built.program, built.models.pool) ==
         "0 embedding () -> 0 [seq x 64 sp] embedding:100x64r\n"

@@ -289,7 +289,8 @@ TEST_CASE("wrong kinds and dimensions are named", "[eval]") {
         "kind; a plain number takes a unit, as in 2 GiB or 3 s");
   CHECK(error("8..1") == "the range 8..1 is empty @ 8..1 | the smaller end comes first");
   CHECK(error("2 ^ tp") ==
-        "an exponent holds for every layout; got tp @ tp | layout variables such as tp and pp are "
+        "an exponent holds for every layout, got one that depends on it @ tp | layout variables "
+        "such as tp and pp are "
         "known only once a layout is chosen");
   CHECK(error("tp ^ 65") ==
         "expected a whole exponent up to 64, got 65 @ 65 | write out the product instead");
@@ -373,7 +374,8 @@ TEST_CASE("demands on a value name what was expected and found", "[eval]") {
   CHECK(said("80", bytes) ==
         "expected bytes, got a count | write the unit, as in '4 GiB' or '2 B'");
   CHECK(said("2 * tp", fixed) ==
-        "expected a number that holds for every layout, got 2 * tp | layout variables such as tp "
+        "expected a number that holds for every layout, got one that depends on it | layout "
+        "variables such as tp "
         "and pp are known only once a layout is chosen");
 }
 
