@@ -28,6 +28,12 @@ constexpr const char* kOwnRows[] = {
     "left free by the server's share",
 };
 
+/// Values that ops save (lang/ops): a row of one may be asked for by its own name, bytes("logits").
+constexpr const char* kSaved[] = {
+    "input", "output",  "q",      "k",        "v",          "k_expanded", "v_expanded", "lse",
+    "probs", "dropped", "mask",   "stats",    "normalized", "activated",  "logits",     "scores",
+    "map",   "indices", "routed", "permuted", "ids",        "targets",    "projected",  "scanned"};
+
 /// Prefixes and suffixes of rows made from others.
 constexpr std::string_view kBefore[] = {"experts' ", "adapters' "};
 constexpr std::string_view kAfter = " of the tied copy";
@@ -44,6 +50,7 @@ class KnownRows {
         for (const ast::Entry* entry : owner->entries) add(*entry);
     for (const ast::Entry* entry : module.model_items(job.model)) add(*entry);
     for (const ast::Entry* entry : job.items) add(*entry);
+    for (const char* value : kSaved) words_.insert(value);
 #define X(kind) words_.insert(#kind);
     PLIMSOLL_OP_KINDS(X)
 #undef X

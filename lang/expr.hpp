@@ -35,7 +35,8 @@ namespace plimsoll {
   X(vpp)                                                                                          \
   X(cp)                                                                                           \
   X(ep)                                                                                           \
-  X(etp) X(dp) X(zero) X(shard) X(mbs) X(sp) X(recompute) X(schedule) X(offload) X(seq) X(target) \
+  X(etp)                                                                                          \
+  X(dp) X(zero) X(shard) X(mbs) X(sp) X(recompute) X(schedule) X(offload) X(seq) X(target)        \
       X(batch) X(microbatches) X(gpus) X(nodes) X(gpus_per_node) X(expert_dp) X(expert_shard)     \
           X(stage) X(first) X(last) X(in_flight) X(receiving) X(layers_on_stage) X(params_on_gpu) \
               X(sequences) X(peak) X(hbm) X(headroom) X(step_time) X(tokens_per_second) X(mfu)    \

@@ -156,7 +156,8 @@ TEST_CASE("arguments of ops", "[elaborate][errors]") {
         "table of what each op and entry takes");
   CHECK(of("linear(x, 2 GiB)") == "expected a count, got bytes @ 2 GiB | give a count here");
   CHECK(of("linear(x, 2 ^ 60)") ==
-        "'out' of linear is too large: 1152921504606846976 @ 2 ^ 60 | docs/language.md has a table "
+        "'out' of linear is too large: 1,152,921,504,606,846,976 @ 2 ^ 60 | docs/language.md has a "
+        "table "
         "of what each op and entry takes");
   CHECK(of("linear(linear(x, 2 ^ 30), 2 ^ 30)") ==
         "a weight of 1,073,741,824 x 1,073,741,824 elements is too large @ linear(linear(x, 2 ^ "

@@ -262,8 +262,11 @@ TEST_CASE("bytes() asks for categories and items by name", "[plan]") {
   // An op's saved value goes by its own name.
   CHECK(plan_with("require bytes(\"logits\") > 0 B", diags).best);
   CHECK_FALSE(diags.has_errors());
-  plan_with("require bytes(\"logit\") < 1 GiB", diags);
+  // What could be a row of some job and is none of this one is found when a layout is priced; what
+  // can be none at all, by the checker.
+  plan_with("require bytes(\"mask\") < 1 GiB", diags);
   CHECK(diags.error_count() == 1);
+  CHECK_THROWS(plan_with("require bytes(\"logit\") < 1 GiB", diags));
 }
 
 TEST_CASE("the nodes are the planner's where they are free", "[plan]") {
