@@ -224,41 +224,43 @@ Expr CostModel::tensor_bytes(RecomputeMode mode, std::uint32_t trace, std::uint3
   return inventory_.traces[mode][trace].tensors[tensor].bytes;
 }
 
-void CostModel::add_static(StageCost& s, const Item& item, Bytes bytes) const {
-  const Lifetime& life = item.lifetime;
-  const bool persistent =
-      life.kind == LifetimeKind::always || life.kind == LifetimeKind::from_first_step;
-  bool in_forward = true, in_backward = true, in_update = true, in_between = persistent;
-  bool accumulates = false;  // gradients: in later micro-batches' passes and the update
-  if (life.kind == LifetimeKind::op) in_update = false;
-  if (life.kind == LifetimeKind::microbatch) {
-    s.shared += bytes;
-    return;
-  }
+Presence presence(const Lifetime& life) {
+  Presence p;
+  p.between = life.kind == LifetimeKind::always || life.kind == LifetimeKind::from_first_step;
+  p.from_start = life.kind != LifetimeKind::from_first_step;
+  if (life.kind == LifetimeKind::op || life.kind == LifetimeKind::microbatch) p.update = false;
   if (life.kind == LifetimeKind::span) {
     const int from = static_cast<int>(life.from), to = static_cast<int>(life.to);
     const auto within = [&](int phase) {
       return from <= to ? from <= phase && phase <= to
                         : phase >= from;  // what wraps ends where forward begins
     };
-    in_forward = within(0);
-    in_backward = within(1);
-    in_update = within(2);
-    in_between = from > to;
-    accumulates = life.from == Phase::backward && life.to == Phase::update;
+    p.forward = within(0);
+    p.backward = within(1);
+    p.update = within(2);
+    p.between = from > to;
+    p.accumulates = life.from == Phase::backward && life.to == Phase::update;
   }
-  const bool from_start = life.kind != LifetimeKind::from_first_step;
+  return p;
+}
+
+void CostModel::add_static(StageCost& s, const Item& item, Bytes bytes) const {
+  if (item.lifetime.kind == LifetimeKind::microbatch) {
+    s.shared += bytes;
+    return;
+  }
+  const Presence p = presence(item.lifetime);
   for (int g = 0; g < 2; ++g) {
-    const bool forward = in_forward || (accumulates && g == 1);
+    const bool forward = p.in_forward(g == 1);
     const bool backward =
-        in_backward && (!accumulates || g == 1 || item.place.kind == Place::stage);
+        p.backward && (!p.accumulates || g == 1 || item.place.kind == Place::stage);
     if (forward) s.forward[g] += bytes;
     if (backward) s.backward[g] += bytes;
-    if (forward && from_start) s.forward_first[g] += bytes;
-    if (backward && from_start) s.backward_first[g] += bytes;
+    if (forward && p.from_start) s.forward_first[g] += bytes;
+    if (backward && p.from_start) s.backward_first[g] += bytes;
   }
-  if (in_update) s.update += bytes;
-  if (in_between) s.between += bytes;
+  if (p.update) s.update += bytes;
+  if (p.between) s.between += bytes;
 }
 
 void CostModel::price_statics(StageCost& s, const Env& env) {

@@ -77,6 +77,17 @@ struct StaticBytes {
   Bytes bytes;
 };
 
+/// The parts of a step in which an item outside the traces is live, as all of them or (accumulates)
+/// from the first backward on.
+struct Presence {
+  bool forward = true, backward = true, update = true, between = true;
+  bool accumulates = false;  ///< gradients: in later micro-batches' passes and the update
+  bool from_start = true;    ///< false: made by the first optimizer step
+
+  bool in_forward(bool any_backward) const { return forward || (accumulates && any_backward); }
+};
+Presence presence(const Lifetime&);
+
 /// Rows of the inventory with bytes.
 using ItemRows = std::vector<std::pair<std::uint32_t, std::int64_t>>;
 

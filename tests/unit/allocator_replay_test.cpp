@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+// A stage's steps played through the allocator: its tensors against the bill's live bytes, and its
+// segments beside what was measured.
+
+#include <iostream>
+
+#include "runtime/replay.hpp"
+#include "tests/unit/priced.hpp"
+
+using namespace plimsoll;
+using namespace plimsoll::runtime;
+using namespace plimsoll::test;
+
+namespace {
+
+AllocatorOptions expandable() {
+  AllocatorOptions o;
+  o.expandable_segments = true;
+  return o;
+}
+
+std::string small_job(const std::string& framework, const std::string& layout) {
+  return "model m = decoder { layers = 8 hidden = 1024 heads = 8 kv_heads = 4 ffn = 4096 "
+         "vocab = 32768 head_dim = 128 }\n"
+         "cluster c { gpu = h100_sxm nodes = 1 gpus_per_node = 8 }\n"
+         "train t { model = m cluster = c seq = 1024 batch = 64 " +
+         framework + " }\nlayout l { " + layout + " }\n";
+}
+
+std::int64_t live(const StageBill& s) { return static_cast<std::int64_t>(s.live_bytes); }
+
+}  // namespace
+
+TEST_CASE("a replayed step holds the bill's live bytes, to the byte", "[replay]") {
+  const std::pair<const char*, const char*> jobs[] = {
+      {"framework = plain", "mbs = 2 zero = 1"},
+      {"framework = plain", "pp = 4 mbs = 1 recompute = full"},
+      {"framework = megatron", "tp = 2 mbs = 2 zero = 1"},
+      {"framework = megatron", "tp = 2 pp = 4 mbs = 1 zero = 1"},
+      {"framework = megatron", "pp = 2 vpp = 2 schedule = interleaved mbs = 1 zero = 1"},
+      {"framework = megatron attention = unfused",
+       "pp = 2 schedule = gpipe mbs = 1 recompute = "
+       "full"},
+      {"framework = torchtitan", "tp = 1 mbs = 1"},
+  };
+  for (const auto& [framework, layout] : jobs) {
+    const Priced p = price(small_job(framework, layout));
+    for (const StageBill& s : p.bill.stages) {
+      INFO(framework << ", " << layout << ", stage " << s.stage << ", " << s.peak_moment);
+      for (const AllocatorOptions& o : {AllocatorOptions{}, expandable()}) {
+        const ReplayResult r = replay(*p.problem, p.layout, s.stage, o);
+        REQUIRE(!r.failure);
+        CHECK(r.peak_requested == live(s));
+        // A block is larger than its tensor by less than 512 bytes, or by up to 1 MiB of a rest.
+        const std::int64_t rest = o.expandable_segments ? o.min_block : o.small_size + o.min_block;
+        CHECK(r.peak_allocated >= live(s));
+        CHECK(r.peak_allocated <= live(s) + r.most_blocks * rest);
+        CHECK(r.peak_reserved >= r.peak_allocated);
+        CHECK(r.first_step_reserved <= r.peak_reserved);
+      }
+    }
+  }
+}
+
+TEST_CASE("nothing of a step is left behind", "[replay]") {
+  const Priced p = price(small_job("framework = megatron", "tp = 2 pp = 2 mbs = 1 zero = 1"));
+  const ReplayResult two = replay(*p.problem, p.layout, 0, {}, 2);
+  const ReplayResult five = replay(*p.problem, p.layout, 0, {}, 5);
+  CHECK(two.blocks_at_end == five.blocks_at_end);
+  CHECK(two.stats.allocated.now == five.stats.allocated.now);
+  CHECK(two.peak_requested == five.peak_requested);
+  CHECK(replay(*p.problem, p.layout, 0, {}, 1).peak_requested < two.peak_requested);
+}
+
+TEST_CASE("a replay that runs out of memory says where", "[replay]") {
+  const Priced p = price(small_job("framework = megatron", "tp = 2 pp = 2 mbs = 1 zero = 1"));
+  const ReplayResult enough = replay(*p.problem, p.layout, 0, {});
+  const ReplayResult same = replay(*p.problem, p.layout, 0, {}, 2, enough.peak_reserved);
+  CHECK(!same.failure);
+  CHECK(same.peak_reserved == enough.peak_reserved);
+  const ReplayResult less = replay(*p.problem, p.layout, 0, {}, 2, enough.peak_requested - 1);
+  REQUIRE(less.failure);
+  CHECK(less.failure->step == 2);
+  CHECK(less.failure->bytes > 0);
+  CHECK(!less.failure->tensor.empty());
+  CHECK(less.failure->reserved <= enough.peak_requested - 1);
+}
+
+/// The runs of measured_test.cpp; what torch measured on each stage's ranks: most allocated over
+/// the ranks (equal within 0.01 %), least and most reserved, GiB (SimuMax 4dcaae5,
+/// docs/b200/b200_release_v1.2_summary.json, per-rank figures).
+TEST_CASE("reserved over allocated, beside published runs on B200", "[replay][measured]") {
+  struct Stage {
+    double allocated, least, most;
+  };
+  struct Run {
+    const char* name;
+    const char* model;
+    std::int64_t seq;
+    const char* layout;
+    std::vector<Stage> measured;
+  };
+  const char* const llama = "llama3_70b { layers = 12 }";
+  const char* const deepseek = "deepseek_v2 { layers = 4  capacity = 1 }";
+  const std::vector<Run> runs = {
+      {"pp 2", llama, 4096, "pp = 2", {{66.552, 69.072, 70.885}, {62.968, 63.416, 64.221}}},
+      {"tp 2", llama, 4096, "tp = 2", {{60.680, 62.070, 62.525}}},
+      {"tp 4", llama, 4096, "tp = 4", {{39.072, 40.086, 40.176}}},
+      {"tp 8", llama, 4096, "tp = 8", {{28.286, 29.117, 29.117}}},
+      {"tp 2, cp 4, 32k", llama, 32768, "tp = 2  cp = 4", {{68.428, 70.109, 70.332}}},
+      {"cp 8, 32k", llama, 32768, "cp = 8", {{104.509, 107.430, 111.939}}},
+      {"tp 2, cp 4, 128k", llama, 131072, "tp = 2  cp = 4", {{112.668, 117.854, 121.396}}},
+      {"cp 8, 128k", llama, 131072, "cp = 8", {{147.988, 158.625, 159.648}}},
+      {"ep 8", deepseek, 4096, "ep = 8", {{45.635, 48.648, 48.791}}},
+      {"ep 4, pp 2",
+       deepseek,
+       4096,
+       "ep = 4  pp = 2",
+       {{31.585, 33.834, 33.947}, {44.703, 46.967, 47.047}}},
+  };
+  std::cout << "reserved / allocated: replayed, plain and expandable; measured, least and most\n";
+  for (const Run& run : runs) {
+    const Priced p = price(fmt::format(
+        "model m = {}\ncluster c {{ gpu = b200  nodes = 1  gpus_per_node = 8 }}\n"
+        "train t {{ model = m  cluster = c  seq = {}  batch = 64  framework = megatron  loss = te\n"
+        "  cp_comm = a2a }}\nlayout l {{ zero = 1  mbs = 1  {} }}\n",
+        run.model, run.seq, run.layout));
+    REQUIRE(p.bill.stages.size() == run.measured.size());
+    for (std::size_t s = 0; s < run.measured.size(); ++s) {
+      INFO(run.name << ", stage " << s);
+      double ratio[2];
+      for (int mode = 0; mode < 2; ++mode) {
+        const ReplayResult r = replay(*p.problem, p.layout, static_cast<std::int64_t>(s),
+                                      mode ? expandable() : AllocatorOptions{});
+        REQUIRE(!r.failure);
+        CHECK(r.peak_requested == live(p.bill.stages[s]));
+        CHECK(r.peak_reserved >= r.peak_allocated);
+        ratio[mode] = static_cast<double>(r.peak_reserved) / static_cast<double>(r.peak_allocated);
+        CHECK(ratio[mode] < 1.15);
+      }
+      const Stage& m = run.measured[s];
+      std::cout << fmt::format("  {:18} stage {}  {:.3f} {:.3f}   {:.3f} {:.3f}\n", run.name, s,
+                               ratio[0], ratio[1], m.least / m.allocated, m.most / m.allocated);
+    }
+  }
+}
