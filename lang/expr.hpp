@@ -29,17 +29,18 @@ namespace plimsoll {
 /// tokens_per_second are any rationals, all others integers >= 0; sp, first and last are 0 or 1;
 /// tp, pp, vpp, cp, ep, etp, dp, shard, mbs, seq, gpus, nodes, gpus_per_node, expert_dp and
 /// expert_shard are >= 1.
-#define PLIMSOLL_VARIABLES(X)                                                                     \
-  X(tp)                                                                                           \
-  X(pp)                                                                                           \
-  X(vpp)                                                                                          \
-  X(cp)                                                                                           \
-  X(ep)                                                                                           \
-  X(etp)                                                                                          \
-  X(dp) X(zero) X(shard) X(mbs) X(sp) X(recompute) X(schedule) X(offload) X(seq) X(target)        \
-      X(batch) X(microbatches) X(gpus) X(nodes) X(gpus_per_node) X(expert_dp) X(expert_shard)     \
-          X(stage) X(first) X(last) X(in_flight) X(receiving) X(layers_on_stage) X(params_on_gpu) \
-              X(sequences) X(peak) X(hbm) X(headroom) X(step_time) X(tokens_per_second) X(mfu)    \
+#define PLIMSOLL_VARIABLES(X)                                                                  \
+  X(tp)                                                                                        \
+  X(pp)                                                                                        \
+  X(vpp)                                                                                       \
+  X(cp)                                                                                        \
+  X(ep)                                                                                        \
+  X(etp)                                                                                       \
+  X(dp)                                                                                        \
+  X(zero) X(shard) X(mbs) X(sp) X(recompute) X(schedule) X(offload) X(seq) X(target) X(batch)  \
+      X(microbatches) X(gpus) X(nodes) X(gpus_per_node) X(expert_dp) X(expert_shard) X(stage)  \
+          X(first) X(last) X(in_flight) X(receiving) X(layers_on_stage) X(params_on_gpu)       \
+              X(sequences) X(peak) X(hbm) X(headroom) X(step_time) X(tokens_per_second) X(mfu) \
                   X(bubble) X(days) X(cost)
 
 enum class Var : std::uint8_t {
