@@ -18,10 +18,11 @@
 namespace plimsoll {
 
 /// The nodes, written once. Truth is 0 or 1.
+// clang-format off
 #define PLIMSOLL_EXPR_NODES(X) \
-  X(constant)                  \
-  X(variable)                  \
-  X(add) X(mul) X(div) X(floor_div) X(ceil_div) X(min) X(max) X(equal) X(less_equal) X(select)
+  X(constant) X(variable) X(add) X(mul) X(div) X(floor_div) X(ceil_div) X(min) X(max) \
+  X(equal) X(less_equal) X(select)
+// clang-format on
 
 /// What a layout, a stage and a search candidate are made of: every name that an expression may
 /// leave open. Enumerations are numbers (recompute 0 none, 1 full, 2… the framework's modes).
@@ -29,19 +30,14 @@ namespace plimsoll {
 /// tokens_per_second are any rationals, all others integers >= 0; sp, first and last are 0 or 1;
 /// tp, pp, vpp, cp, ep, etp, dp, shard, mbs, seq, gpus, nodes, gpus_per_node, expert_dp and
 /// expert_shard are >= 1.
-#define PLIMSOLL_VARIABLES(X)                                                                  \
-  X(tp)                                                                                        \
-  X(pp)                                                                                        \
-  X(vpp)                                                                                       \
-  X(cp)                                                                                        \
-  X(ep)                                                                                        \
-  X(etp)                                                                                       \
-  X(dp)                                                                                        \
-  X(zero) X(shard) X(mbs) X(sp) X(recompute) X(schedule) X(offload) X(seq) X(target) X(batch)  \
-      X(microbatches) X(gpus) X(nodes) X(gpus_per_node) X(expert_dp) X(expert_shard) X(stage)  \
-          X(first) X(last) X(in_flight) X(receiving) X(layers_on_stage) X(params_on_gpu)       \
-              X(sequences) X(peak) X(hbm) X(headroom) X(step_time) X(tokens_per_second) X(mfu) \
-                  X(bubble) X(days) X(cost)
+// clang-format off
+#define PLIMSOLL_VARIABLES(X) \
+  X(tp) X(pp) X(vpp) X(cp) X(ep) X(etp) X(dp) X(zero) X(shard) X(mbs) X(sp) X(recompute) \
+  X(schedule) X(offload) X(seq) X(target) X(batch) X(microbatches) X(gpus) X(nodes) \
+  X(gpus_per_node) X(expert_dp) X(expert_shard) X(stage) X(first) X(last) X(in_flight) \
+  X(receiving) X(layers_on_stage) X(params_on_gpu) X(sequences) X(peak) X(hbm) X(headroom) \
+  X(step_time) X(tokens_per_second) X(mfu) X(bubble) X(days) X(cost)
+// clang-format on
 
 enum class Var : std::uint8_t {
 #define X(name) name,

@@ -14,23 +14,19 @@
 namespace plimsoll::syntax {
 
 /// Tokens with one spelling, written once: the name in the code and the text.
-#define PLIMSOLL_TOKENS(X)                                                                       \
-  X(kw_param, "param")                                                                           \
-  X(kw_repeat, "repeat")                                                                         \
-  X(kw_as, "as")                                                                                 \
-  X(kw_return, "return")                                                                         \
-  X(kw_item, "item")                                                                             \
-  X(kw_require, "require")                                                                       \
-  X(kw_prefer, "prefer")                                                                         \
-  X(kw_minimize, "minimize")                                                                     \
-  X(kw_maximize, "maximize") X(kw_use, "use") X(kw_and, "and") X(kw_or, "or") X(kw_not, "not")   \
-      X(kw_in, "in") X(kw_if, "if") X(kw_true, "true") X(kw_false, "false") X(left_paren, "(")   \
-          X(right_paren, ")") X(left_bracket, "[") X(right_bracket, "]") X(left_brace, "{")      \
-              X(right_brace, "}") X(comma, ",") X(semicolon, ";") X(colon, ":") X(assign, "=")   \
-                  X(plus, "+") X(minus, "-") X(star, "*") X(slash, "/") X(double_slash, "//")    \
-                      X(caret, "^") X(dots, "..") X(equal, "==") X(not_equal, "!=") X(less, "<") \
-                          X(less_equal, "<=") X(greater, ">") X(greater_equal, ">=")             \
-                              X(implies, "=>")
+// clang-format off
+#define PLIMSOLL_TOKENS(X) \
+  X(kw_param, "param") X(kw_repeat, "repeat") X(kw_as, "as") X(kw_return, "return") \
+  X(kw_item, "item") X(kw_require, "require") X(kw_prefer, "prefer") \
+  X(kw_minimize, "minimize") X(kw_maximize, "maximize") X(kw_use, "use") X(kw_and, "and") \
+  X(kw_or, "or") X(kw_not, "not") X(kw_in, "in") X(kw_if, "if") X(kw_true, "true") \
+  X(kw_false, "false") X(left_paren, "(") X(right_paren, ")") \
+  X(left_bracket, "[") X(right_bracket, "]") X(left_brace, "{") X(right_brace, "}") \
+  X(comma, ",") X(semicolon, ";") X(colon, ":") X(assign, "=") X(plus, "+") X(minus, "-") \
+  X(star, "*") X(slash, "/") X(double_slash, "//") X(caret, "^") X(dots, "..") \
+  X(equal, "==") X(not_equal, "!=") X(less, "<") X(less_equal, "<=") X(greater, ">") \
+  X(greater_equal, ">=") X(implies, "=>")
+// clang-format on
 
 enum class Kind : std::uint8_t {
   end,  ///< of the file

@@ -15,17 +15,13 @@
 /// in segments (layers and what stands beside them). Widths are numbers; tokens are symbolic.
 namespace plimsoll {
 
-#define PLIMSOLL_OP_KINDS(X)                                                                  \
-  X(embedding)                                                                                \
-  X(input)                                                                                    \
-  X(merge)                                                                                    \
-  X(learned_positions)                                                                        \
-  X(relative_bias)                                                                            \
-  X(rope)                                                                                     \
-  X(linear)                                                                                   \
-  X(rmsnorm)                                                                                  \
-  X(layernorm) X(attention) X(gelu) X(relu) X(squared_relu) X(silu) X(tanh) X(softcap) X(add) \
-      X(mul) X(glu) X(concat) X(dropout) X(experts) X(combine) X(mamba2) X(cross_entropy)
+// clang-format off
+#define PLIMSOLL_OP_KINDS(X) \
+  X(embedding) X(input) X(merge) X(learned_positions) X(relative_bias) X(rope) X(linear) \
+  X(rmsnorm) X(layernorm) X(attention) X(gelu) X(relu) X(squared_relu) X(silu) X(tanh) \
+  X(softcap) X(add) X(mul) X(glu) X(concat) X(dropout) X(experts) X(combine) X(mamba2) \
+  X(cross_entropy)
+// clang-format on
 
 enum class OpKind : std::uint8_t {
 #define X(name) name,
