@@ -54,6 +54,7 @@ Outcome plan(const Options& options, const Terminal& terminal) {
         };
         const InterruptScope listening;
         PlanResult result = plimsoll::plan(problem, how, diags);
+        if (diags.has_errors()) return {};
         if (result.status == PlanResult::infeasible)
           result.relaxations = suggest(problem, how.stop);
         Outcome outcome;

@@ -11,20 +11,22 @@
 #include "lang/module.hpp"
 #include "planner/enumerate.hpp"
 #include "planner/judge.hpp"
+#include "planner/report_bill.hpp"
 
 namespace plimsoll::cli {
 
 namespace {
 
-/// nullopt where no layout is possible at all, or after errors.
+/// nullopt where no layout is possible at all, with the reason in \a why, or after errors.
 std::optional<Layout> pick_layout(const Problem& problem, const Options& options,
-                                  Diagnostics& diags) {
+                                  Diagnostics& diags, std::string& why) {
   const LayoutDecl* named = find_layout(*problem.module, options.layout, diags);
   if (diags.has_errors()) return std::nullopt;
   if (named != nullptr) return layout_from(problem, named, diags);
   const PlanResult planned = plan(problem, {.top = 1, .budget = {}, .stop = {}}, diags);
   if (planned.best) return planned.best->layout;
   if (planned.tightest) return planned.tightest->layout;
+  why = planned.why;
   return std::nullopt;
 }
 
@@ -48,6 +50,17 @@ Outcome run_command(const Module& module, const Job& job, const WithProblem& com
   return {};
 }
 
+Outcome no_layout(const Problem& problem, const Options& options, const std::string& why) {
+  Outcome outcome;
+  outcome.code = kNoLayoutFits;
+  outcome.err = fmt::format(
+      "plimsoll: no layout of '{}' is possible{}{}\n"
+      "help: change what is named, or leave it to the planner\n",
+      problem.job->name, why.empty() ? "" : ": ", why);
+  if (options.json) outcome.out = report::no_bill_json(problem, why);
+  return outcome;
+}
+
 }  // namespace
 
 Outcome with_problem(const Options& options, const Terminal& terminal, const WithProblem& command) {
@@ -68,12 +81,9 @@ Outcome with_problem(const Options& options, const Terminal& terminal, const Wit
 
 Outcome with_bill(const Problem& problem, const Options& options, Diagnostics& diags,
                   const WithBill& command) {
-  const auto layout = pick_layout(problem, options, diags);
-  if (!layout)
-    return {kNoLayoutFits, "",
-            fmt::format("plimsoll: no layout of '{}' is possible\n"
-                        "help: 'plimsoll plan' says which condition leaves none\n",
-                        problem.job->name)};
+  std::string why;
+  const auto layout = pick_layout(problem, options, diags, why);
+  if (!layout) return no_layout(problem, options, why);
   const Bill priced = plimsoll::bill(problem, *layout);
   if (find_layout(*problem.module, options.layout, diags) != nullptr)
     for (const Condition* c : broken_requirements(problem, *layout, priced))

@@ -257,7 +257,14 @@ bool check_rates(const Module& module, const Job& job, Diagnostics& diags) {
     const Gpu& gpu = pool.gpu;
     const bool half = job.precision == "bf16" || job.precision == "fp16" || job.serve;
     const std::string peak = half ? "bf16" : job.precision;
-    const bool has_peak = gpu.peak.contains(peak) || (half && gpu.peak.contains("fp16"));
+    const auto gives = [&](const std::string& precision) {
+      const auto it = gpu.peak.find(precision);
+      return it != gpu.peak.end() && it->second.sign() > 0;
+    };
+    // Without fp8 units, fp8 computes in bf16; tf32 stands in for fp32.
+    const bool has_peak = gives(peak) ||
+                          ((half || peak == "fp8") && (gives("bf16") || gives("fp16"))) ||
+                          (peak == "fp32" && gives("tf32"));
     for (const auto& [missing, field, example] :
          {std::tuple(gpu.bandwidth.is_zero(), std::string("bandwidth"), "3350 GB/s"),
           std::tuple(!has_peak, "peak_" + peak, "989 TFLOP/s")}) {

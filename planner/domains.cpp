@@ -211,7 +211,7 @@ std::vector<std::int64_t> Domains::values(Knob knob, const Layout& layout, const
   std::vector<std::int64_t> out;
   for (const eval::Value& value : given->values) {
     const auto v = number(value, knob, env, known);
-    if (!v) return defaults(knob, layout);  // agrees() settles it when all is known
+    if (!v) return defaults(knob, layout);  // disagrees() settles it when all is known
     if (*v >= 0) out.push_back(*v);
   }
   std::sort(out.begin(), out.end());
@@ -219,8 +219,21 @@ std::vector<std::int64_t> Domains::values(Knob knob, const Layout& layout, const
   return out;
 }
 
-bool Domains::agrees(const Layout& layout, const Env& env) const {
-  constexpr std::uint64_t kAll = ~std::uint64_t{0};
+namespace {
+constexpr std::uint64_t kAll = ~std::uint64_t{0};
+}
+
+std::vector<std::int64_t> Domains::sequences(const Env& env) const {
+  std::vector<std::int64_t> out;
+  const auto it = problem_.job->layout.find("sequences");
+  if (it == problem_.job->layout.end()) return out;
+  for (const eval::Value& value : it->second.values)
+    if (const auto n = number(value, Knob::batch, env, kAll); n && *n > 0) out.push_back(*n);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::optional<Var> Domains::disagrees(const Layout& layout, const Env& env) const {
   const auto among = [&](const Choice* given, Knob knob, std::int64_t is) {
     if (given == nullptr) return true;
     return std::any_of(given->values.begin(), given->values.end(),
@@ -232,11 +245,13 @@ bool Domains::agrees(const Layout& layout, const Env& env) const {
     if (given == nullptr) continue;
     Rational is = env[variable(knob)];
     if (knob == Knob::offload) is = is * Rational(kOffloadUnit);
-    if (!among(given, knob, is.to_int64())) return false;
+    if (!among(given, knob, is.to_int64())) return variable(knob);
   }
   const auto it = problem_.job->layout.find("dp");
-  return it == problem_.job->layout.end() || it->second.values.empty() ||
-         among(&it->second, Knob::tp, layout.dp);
+  if (it == problem_.job->layout.end() || it->second.values.empty() ||
+      among(&it->second, Knob::tp, layout.dp))
+    return std::nullopt;
+  return Var::dp;
 }
 
 std::vector<std::int64_t> Domains::defaults(Knob knob, const Layout& l) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/layout.hpp"
@@ -42,9 +43,11 @@ class Domains {
   /// default ones. \a known: the variables set in \a env.
   std::vector<std::int64_t> values(Knob knob, const Layout& layout, const Env& env,
                                    std::uint64_t known) const;
-  /// Does the layout have the values that the job gives to its variables? For those whose value
+  /// A variable to which the job gives other values than the layout has; for those whose value
   /// depends on variables that are chosen later, and for dp.
-  bool agrees(const Layout& layout, const Env& env) const;
+  std::optional<Var> disagrees(const Layout& layout, const Env& env) const;
+  /// The numbers of sequences that a serve job asks for, ascending; empty where it does not.
+  std::vector<std::int64_t> sequences(const Env&) const;
   /// Lists that the job pins; empty where it does not.
   std::vector<std::vector<std::int64_t>> stage_layers, recompute_layers;
   std::vector<std::vector<std::uint32_t>> stage_pool;

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <tuple>
 
 #include "lang/diagnostics.hpp"
 #include "planner/domains.hpp"
 #include "planner/judge.hpp"
+#include "planner/time_constants.hpp"
 
 namespace plimsoll {
 
@@ -21,12 +23,11 @@ std::uint64_t bit(Var v) { return std::uint64_t{1} << static_cast<unsigned>(v); 
 /// A candidate as the queue keeps it: a layout without its lists.
 struct Candidate {
   double bound = 0;  ///< no score below it
-  std::int64_t seq = 0;
-  std::int32_t batch = 0, dp = 0, pp = 0, nodes = 0, mbs = 0, shard = 0;
-  std::int32_t ep = 0, tp = 0, cp = 0;
-  std::int16_t etp = 0, vpp = 0, offload = 0;
+  std::int64_t seq = 0, batch = 0, mbs = 0;
+  std::int32_t dp = 0, pp = 0, nodes = 0, shard = 0, ep = 0, tp = 0, cp = 0, etp = 0, vpp = 0;
+  std::uint32_t stages = 0, recomputed = 0, pools = 0;  ///< which of the pinned lists
+  std::int16_t offload = 0;
   std::int8_t zero = 0, recompute = 0, schedule = 0, sp = 0;
-  std::uint8_t stages = 0, recomputed = 0, pools = 0;  ///< which of the pinned lists
 };
 
 /// What a person would rather not have to set, counted; then the values in a fixed order.
@@ -48,7 +49,8 @@ bool better(const Priced& a, const Priced& b) {
 
 template <class T>
 T narrow(std::int64_t v) {
-  PLIMSOLL_ASSERT(v >= std::numeric_limits<T>::min() && v <= std::numeric_limits<T>::max());
+  if (v < std::numeric_limits<T>::min() || v > std::numeric_limits<T>::max())
+    throw ArithmeticError(fmt::format("{} is larger than a search can take", v));
   return static_cast<T>(v);
 }
 
@@ -61,12 +63,20 @@ class Search {
         clock_(problem),
         pricer_(problem),
         judge_(problem, pricer_, diags),
+        diags_(diags),
         unlike_pools_(problem.cluster->pools.size() > 1) {}
 
   PlanResult run();
 
  private:
   void choose(std::size_t knob, std::uint64_t known);
+  void try_value(std::size_t knob, std::int64_t value, std::uint64_t known);
+  /// Degrees must divide what is left of the GPUs, mbs the batch: said before anything is priced.
+  std::string why_not(Knob, std::int64_t value) const;
+  std::string why_no_value(Knob) const;
+  /// Counts a reason why combinations whose first \a depth variables are set are not looked at.
+  void turn_away(std::size_t depth, const std::string& why);
+  std::string most_frequent_reason() const;
   void complete();
   void keep(std::size_t stages, std::size_t recomputed, std::size_t pools);
   bool deal_pools();
@@ -74,7 +84,10 @@ class Search {
   /// Prices; false where it cannot be among the best any more, does not fit, or breaks a
   /// requirement.
   bool look_at(const Candidate&, Priced&);
-  void price_serving(Priced&) const;
+  bool price(const Candidate&, Priced&);
+  bool price_serving(Priced&) const;
+  /// Errors of a search that found nothing because nothing could be computed.
+  bool report_without_value();
   void remember(Priced);
   double worst_kept() const;
 
@@ -84,6 +97,7 @@ class Search {
   Clock clock_;
   Pricer pricer_;
   Judge judge_;
+  Diagnostics& diags_;
   bool unlike_pools_;
 
   Layout layout_;  ///< as far as it is chosen
@@ -91,58 +105,134 @@ class Search {
   std::int64_t gpus_ = 0;
   std::vector<Candidate> candidates_;
   std::vector<Priced> best_;  ///< sorted
+  std::size_t deepest_ = 0;   ///< variables that were set where reasons_ arose
+  std::map<std::string, std::int64_t> reasons_;
+  std::string unpriced_;  ///< why the first layout without a price has none
   PlanResult result_;
 };
+
+void Search::turn_away(std::size_t depth, const std::string& why) {
+  constexpr std::size_t kMostReasons = 4096;  // distinct ones; the rest is as the first ones are
+  if (depth < deepest_) return;
+  if (depth > deepest_) reasons_.clear();
+  deepest_ = depth;
+  if (const auto it = reasons_.find(why); it != reasons_.end())
+    ++it->second;
+  else if (reasons_.size() < kMostReasons)
+    reasons_.emplace(why, 1);
+}
+
+std::string Search::most_frequent_reason() const {
+  const auto it =
+      std::max_element(reasons_.begin(), reasons_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return it == reasons_.end() ? "" : it->first;
+}
+
+std::string Search::why_not(Knob knob, std::int64_t value) const {
+  const auto divide = [&](std::int64_t whole, const std::string& what) -> std::string {
+    if (value > 0 && whole % value == 0) return "";
+    return fmt::format("{} = {} does not divide {}", name(variable(knob)), value, what);
+  };
+  const std::int64_t left = gpus_ / std::max<std::int64_t>(layout_.tp * layout_.cp, 1);
+  switch (knob) {
+    case Knob::tp:
+      return divide(gpus_, fmt::format("{} GPUs", gpus_));
+    case Knob::cp:
+      return divide(gpus_ / layout_.tp, fmt::format("{} GPUs / tp = {}", gpus_, layout_.tp));
+    case Knob::pp:
+      if (value > problem_.program->layer_count)
+        return fmt::format("pp = {} is more than {} layers", value, problem_.program->layer_count);
+      return divide(left, fmt::format("{} GPUs / (tp * cp) = {}", gpus_, left));
+    case Knob::ep:
+      return divide(gpus_ / layout_.pp, fmt::format("the {} GPUs of a stage", gpus_ / layout_.pp));
+    case Knob::etp:
+      return divide(gpus_ / layout_.pp / layout_.ep, fmt::format("the {} GPUs of a stage / ep = {}",
+                                                                 gpus_ / layout_.pp, layout_.ep));
+    case Knob::vpp:
+      if (value < 1 || value > problem_.program->layer_count / layout_.pp)
+        return fmt::format("vpp = {} is more than the {} layers of a stage", value,
+                           problem_.program->layer_count / layout_.pp);
+      return "";
+    case Knob::mbs:
+      if (problem_.job->serve) return "";
+      if (layout_.batch % layout_.dp != 0)
+        return fmt::format("dp = {} does not divide the batch of {} sequences", layout_.dp,
+                           layout_.batch);
+      return divide(layout_.batch / layout_.dp, fmt::format("the {} sequences of a replica's batch",
+                                                            layout_.batch / layout_.dp));
+    case Knob::shard:
+      return divide(layout_.dp * layout_.cp, fmt::format("dp * cp = {}", layout_.dp * layout_.cp));
+    default:
+      return "";
+  }
+}
+
+/// Why a variable has no value to try.
+std::string Search::why_no_value(Knob knob) const {
+  const Job& job = *problem_.job;
+  if (knob == Knob::batch && job.batch_in_tokens)
+    return fmt::format("a batch of {} tokens is no whole number of sequences of {}",
+                       job.batch.str(), layout_.seq);
+  if (knob == Knob::mbs)
+    return fmt::format("dp = {} does not divide the batch of {} sequences", layout_.dp,
+                       layout_.batch);
+  return fmt::format("no value of {} is possible", name(variable(knob)));
+}
 
 void Search::choose(std::size_t k, std::uint64_t known) {
   if (k == kKnobCount) {
     complete();
     return;
   }
-  const auto knob = static_cast<Knob>(k);
-  for (const std::int64_t value : domains_.values(knob, layout_, env_, known)) {
-    set(layout_, knob, value);
-    std::uint64_t now = known | bit(variable(knob));
-    if (knob == Knob::nodes) {
-      gpus_ = domains_.gpus(layout_);
-      now |= bit(Var::gpus) | bit(Var::gpus_per_node);
-    }
-    if (knob == Knob::pp) {
-      const std::int64_t each = layout_.tp * layout_.cp * layout_.pp;
-      if (each <= 0 || gpus_ % each != 0) continue;
-      layout_.dp = gpus_ / each;
-      now |= bit(Var::dp);
-    }
-    if (knob == Knob::etp) {
-      // The ranks of one expert copy must lie within a stage.
-      if (layout_.ep * layout_.etp <= 0 ||
-          (layout_.tp * layout_.cp * layout_.dp) % (layout_.ep * layout_.etp) != 0)
-        continue;
-      now |= bit(Var::expert_dp) | bit(Var::expert_shard);
-    }
-    if (knob == Knob::mbs) {
-      const std::int64_t each = layout_.dp * layout_.mbs;
-      if (each <= 0 || (!problem_.job->serve && layout_.batch % each != 0)) continue;
-      layout_.microbatches = problem_.job->serve ? 1 : layout_.batch / each;
-      now |= bit(Var::microbatches);
-      // What does not divide is known by now: the rest need not be tried.
-      Layout probe = layout_;
-      probe.sp = false;
-      probe.zero = 0;
-      probe.shard = 0;
-      probe.recompute = 0;
-      probe.schedule = probe.vpp > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
-      probe.offload = 0;
-      probe.stage_layers.clear();
-      probe.recompute_layers.clear();
-      probe.stage_pool.clear();
-      resolve(problem_, probe);
-      if (!why_impossible(problem_, probe).empty()) continue;
-    }
-    set_variables(problem_, layout_, gpus_, env_);
-    if (!judge_.admits(env_, now, known)) continue;
-    choose(k + 1, now);
+  std::vector<std::int64_t> values;
+  try {
+    values = domains_.values(static_cast<Knob>(k), layout_, env_, known);
+  } catch (const ArithmeticError& e) {
+    turn_away(k,
+              fmt::format("{} has no value: {}", name(variable(static_cast<Knob>(k))), e.what()));
+    return;
   }
+  if (values.empty()) turn_away(k, why_no_value(static_cast<Knob>(k)));
+  for (const std::int64_t value : values) try_value(k, value, known);
+}
+
+void Search::try_value(std::size_t k, std::int64_t value, std::uint64_t known) {
+  const auto knob = static_cast<Knob>(k);
+  if (const std::string why = why_not(knob, value); !why.empty()) return turn_away(k, why);
+  set(layout_, knob, value);
+  std::uint64_t now = known | bit(variable(knob));
+  if (knob == Knob::nodes) {
+    gpus_ = domains_.gpus(layout_);
+    now |= bit(Var::gpus) | bit(Var::gpus_per_node);
+  }
+  if (knob == Knob::pp) {
+    layout_.dp = gpus_ / (layout_.tp * layout_.cp * layout_.pp);
+    now |= bit(Var::dp);
+  }
+  if (knob == Knob::etp) now |= bit(Var::expert_dp) | bit(Var::expert_shard);
+  if (knob == Knob::mbs) {
+    layout_.microbatches = problem_.job->serve ? 1 : layout_.batch / (layout_.dp * layout_.mbs);
+    now |= bit(Var::microbatches);
+    // What does not divide is known by now: the rest need not be tried.
+    Layout probe = layout_;
+    probe.sp = false;
+    probe.zero = 0;
+    probe.shard = 0;
+    probe.recompute = 0;
+    probe.schedule = probe.vpp > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
+    probe.offload = 0;
+    probe.stage_layers.clear();
+    probe.recompute_layers.clear();
+    probe.stage_pool.clear();
+    resolve(problem_, probe);
+    if (const std::string why = why_impossible(problem_, probe); !why.empty())
+      return turn_away(k, why);
+  }
+  set_variables(problem_, layout_, gpus_, env_);
+  if (!judge_.admits(env_, now, known))
+    return turn_away(k, fmt::format("the requirement '{}' does not hold", judge_.last()));
+  choose(k + 1, now);
 }
 
 /// Unlike pools: each holds whole stages, in the order of the pools.
@@ -160,7 +250,11 @@ bool Search::deal_pools() {
 }
 
 void Search::complete() {
-  if (!domains_.agrees(layout_, env_)) return;
+  const std::optional<Var> other = domains_.disagrees(layout_, env_);
+  if (other)
+    return turn_away(kKnobCount,
+                     fmt::format("{} = {} is not among the values that the job gives it",
+                                 name(*other), env_[*other].str()));
   const auto stages = std::max<std::size_t>(domains_.stage_layers.size(), 1);
   const auto recomputed =
       layout_.recompute == kFull ? std::max<std::size_t>(domains_.recompute_layers.size(), 1) : 1;
@@ -182,37 +276,45 @@ void Search::keep(std::size_t stages, std::size_t recomputed, std::size_t pools)
                                    ? layout_.stage_layers
                                    : domains_.recompute_layers[recomputed];
   if (domains_.stage_pool.empty()) {
-    if (!deal_pools()) return;
+    if (!deal_pools())
+      return turn_away(kKnobCount, "the GPUs of a pool do not make up whole stages");
   } else {
     layout_.stage_pool = domains_.stage_pool[pools];
   }
   if (layout_.stage_layers.size() != pp ||
       (!layout_.recompute_layers.empty() && layout_.recompute_layers.size() != pp) ||
       (!layout_.stage_pool.empty() && layout_.stage_pool.size() != pp))
-    return;
-  if (!why_impossible(problem_, layout_).empty()) return;
+    return turn_away(kKnobCount, fmt::format("a list has not one entry for each of the pp = {} "
+                                             "stages",
+                                             pp));
+  if (const std::string why = why_impossible(problem_, layout_); !why.empty())
+    return turn_away(kKnobCount, why);
   Candidate c;
-  c.bound = judge_.bound(env_, problem_.job->serve ? 0 : clock_.lower_bound(layout_));
+  try {
+    c.bound = judge_.bound(env_, problem_.job->serve ? 0 : clock_.lower_bound(layout_));
+  } catch (const ArithmeticError&) {
+    c.bound = -std::numeric_limits<double>::infinity();  // look_at() says what is wrong
+  }
   c.seq = layout_.seq;
-  c.batch = narrow<std::int32_t>(layout_.batch);
+  c.batch = layout_.batch;
   c.dp = narrow<std::int32_t>(layout_.dp);
   c.pp = narrow<std::int32_t>(layout_.pp);
   c.nodes = narrow<std::int32_t>(layout_.nodes);
-  c.mbs = narrow<std::int32_t>(layout_.mbs);
+  c.mbs = layout_.mbs;
   c.shard = narrow<std::int32_t>(layout_.shard);
   c.ep = narrow<std::int32_t>(layout_.ep);
   c.tp = narrow<std::int32_t>(layout_.tp);
   c.cp = narrow<std::int32_t>(layout_.cp);
-  c.etp = narrow<std::int16_t>(layout_.etp);
-  c.vpp = narrow<std::int16_t>(layout_.vpp);
+  c.etp = narrow<std::int32_t>(layout_.etp);
+  c.vpp = narrow<std::int32_t>(layout_.vpp);
   c.offload = narrow<std::int16_t>((layout_.offload * Rational(1000)).to_int64());
   c.zero = narrow<std::int8_t>(layout_.zero);
   c.recompute = narrow<std::int8_t>(layout_.recompute);
   c.schedule = static_cast<std::int8_t>(layout_.schedule);
   c.sp = layout_.sp ? 1 : 0;
-  c.stages = narrow<std::uint8_t>(static_cast<std::int64_t>(stages));
-  c.recomputed = narrow<std::uint8_t>(static_cast<std::int64_t>(recomputed));
-  c.pools = narrow<std::uint8_t>(static_cast<std::int64_t>(pools));
+  c.stages = narrow<std::uint32_t>(static_cast<std::int64_t>(stages));
+  c.recomputed = narrow<std::uint32_t>(static_cast<std::int64_t>(recomputed));
+  c.pools = narrow<std::uint32_t>(static_cast<std::int64_t>(pools));
   candidates_.push_back(c);
 }
 
@@ -271,21 +373,40 @@ void Search::remember(Priced p) {
     best_.pop_back();
 }
 
-void Search::price_serving(Priced& p) const {
-  const Bill b = bill(problem_, p.layout);
+/// As many sequences as fit, of those that the job asks for: its largest number that fits, else its
+/// smallest, which does not.
+bool Search::price_serving(Priced& p) const {
+  std::vector<std::int64_t> asked = domains_.sequences(env_);
+  if (asked.empty()) asked.push_back(0);
+  Bill b;
+  for (auto it = asked.rbegin(); it != asked.rend(); ++it) {
+    p.layout.sequences = *it;
+    b = bill(problem_, p.layout);
+    if (b.fits && b.sequences > 0) break;
+  }
   p.peak_bytes = b.peak_bytes;
   p.hbm_bytes = b.hbm_bytes;
   p.peak_stage = b.peak_stage;
   p.layout.sequences = b.sequences;
+  return b.fits && b.sequences > 0;
 }
 
 bool Search::look_at(const Candidate& c, Priced& p) {
+  try {
+    return price(c, p);
+  } catch (const ArithmeticError& e) {
+    if (unpriced_.empty())
+      unpriced_ = fmt::format("{} ({})", e.what(), describe(problem_, p.layout));
+    return false;
+  }
+}
+
+bool Search::price(const Candidate& c, Priced& p) {
   p.layout = unpack(c);
   set_variables(problem_, p.layout, p.layout.tp * p.layout.cp * p.layout.pp * p.layout.dp, env_);
   bool fits = false;
   if (problem_.job->serve) {
-    price_serving(p);
-    fits = p.peak_bytes <= p.hbm_bytes && p.layout.sequences > 0;
+    fits = price_serving(p);
   } else {
     p.time = clock_.step(p.layout);
     // Memory is priced only for what can still be among the best.
@@ -311,6 +432,16 @@ bool Search::look_at(const Candidate& c, Priced& p) {
   return judge_.score(p, env_);
 }
 
+bool Search::report_without_value() {
+  if (judge_.report_without_value(diags_)) return true;
+  if (unpriced_.empty() || result_.tightest) return false;
+  diags_
+      .error(problem_.job->span,
+             fmt::format("no layout of '{}' can be priced: {}", problem_.job->name, unpriced_))
+      .with_help("a number of the job, its model or its cluster is too large or too small");
+  return true;
+}
+
 PlanResult Search::run() {
   result_.minimize = judge_.minimize();
   result_.objective = judge_.objective();
@@ -319,6 +450,8 @@ PlanResult Search::run() {
   if (candidates_.empty()) {
     result_.status = PlanResult::infeasible;
     result_.emptied_by = judge_.strictest();
+    result_.why = most_frequent_reason();
+    if (report_without_value()) return {};
     return std::move(result_);
   }
   // Best first: the smallest bound on top; equal bounds in the order of enumeration.
@@ -350,6 +483,7 @@ PlanResult Search::run() {
   }
   if (best_.empty()) {
     result_.status = complete ? PlanResult::infeasible : PlanResult::unknown;
+    if (report_without_value()) return {};
     return std::move(result_);
   }
   result_.tightest.reset();
@@ -382,11 +516,49 @@ std::string_view name(PlanResult::Status status) {
   return "unknown";
 }
 
+namespace {
+
+/// What the time model assumes where the cluster is silent.
+void warn_of_assumed_links(const Problem& problem, Diagnostics& diags) {
+  const Cluster& cluster = *problem.cluster;
+  const auto& nodes = cluster.pools.front().nodes;
+  const bool several = cluster.pools.size() > 1 ||
+                       (!nodes.empty() && *std::max_element(nodes.begin(), nodes.end()) > 1);
+  for (const Pool& pool : cluster.pools) {
+    const auto warn = [&](const char* field, double assumed) {
+      diags
+          .warning(cluster.span, fmt::format("gpu '{}' has no {}; step times assume {:.0f} GB/s a "
+                                             "GPU",
+                                             pool.gpu.name, field, assumed / 1e9))
+          .with_help(fmt::format("add a line such as {} = {:.0f} GB/s", field, assumed / 1e9));
+    };
+    if (several && pool.gpu.nic.sign() <= 0) warn("nic", time_constants::kDefaultNic);
+    if (pool.gpus_per_node > 1 && pool.gpu.nvlink.sign() <= 0)
+      warn("nvlink", time_constants::kPcie);
+  }
+}
+
+}  // namespace
+
 PlanResult plan(const Problem& problem, const PlanOptions& options, Diagnostics& diags) {
   const std::size_t errors = diags.error_count();
-  Search search(problem, options, diags);
-  if (diags.error_count() > errors) return {};
-  return search.run();
+  try {
+    if (!problem.job->serve) {
+      if (!check_rates(*problem.module, *problem.job, diags)) return {};
+      warn_of_assumed_links(problem, diags);
+    }
+    check_offload(problem, nullptr, diags);
+    if (diags.error_count() > errors) return {};
+    Search search(problem, options, diags);
+    if (diags.error_count() > errors) return {};
+    return search.run();
+  } catch (const ArithmeticError& e) {
+    diags
+        .error(problem.job->span,
+               fmt::format("'{}' cannot be planned: {}", problem.job->name, e.what()))
+        .with_help("a number of the job, its model or its cluster is too large or too small");
+    return {};
+  }
 }
 
 }  // namespace plimsoll

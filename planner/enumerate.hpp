@@ -62,14 +62,19 @@ struct PlanResult {
   std::int64_t feasible_count = 0;  ///< of those, fit and meet every requirement
   bool stopped = false;             ///< by PlanOptions::stop
   bool minimize = true;
-  std::string objective;                ///< as written; "step_time"
-  std::string emptied_by;               ///< the requirement that left nothing to look at, or ""
+  std::string objective;   ///< as written; "step_time"
+  std::string emptied_by;  ///< the requirement that left nothing to look at, or ""
+  /// Where nothing could be looked at: what turned away the combinations that came furthest, in
+  /// words ("dp is none of the values that the job gives"); else "".
+  std::string why;
   std::vector<Relaxation> relaxations;  ///< single changes that were planned again and fit
 };
 
 std::string_view name(PlanResult::Status);
 
-/// Searches. Errors of conditions that only show now go to \a diags; the result is `unknown` then.
+/// Searches. Errors that only show now go to \a diags, and the result is `unknown` then: conditions
+/// and objectives without a value at any layout, GPUs without the rates that step times need,
+/// layouts none of which can be priced.
 PlanResult plan(const Problem&, const PlanOptions&, Diagnostics& diags);
 
 }  // namespace plimsoll

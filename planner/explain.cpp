@@ -113,7 +113,8 @@ std::vector<SingleStep> single_steps(const Problem& problem, const Layout& layou
                       value_text(problem, variable.knob, value));
       Env env;
       set_variables(problem, *next, domains.gpus(*next), env);
-      step.excluded = !domains.agrees(*next, env) || !judge.admits(env, ~derived_variables(), 0);
+      step.excluded =
+          domains.disagrees(*next, env).has_value() || !judge.admits(env, ~derived_variables(), 0);
       const Pricer::Peak peak = pricer.peak(*next);
       step.peak_bytes = peak.bytes;
       step.hbm_bytes = peak.bytes + peak.headroom_bytes;

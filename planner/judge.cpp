@@ -21,8 +21,11 @@ constexpr std::uint64_t bit(Var v) { return std::uint64_t{1} << static_cast<unsi
 
 /// Nine decimals are more than the time model knows, and keep exact arithmetic short.
 Rational rounded(double v) {
+  if (!(std::abs(v) < 1e9)) throw ArithmeticError("a share of the step has no finite value");
   return Rational::fraction(static_cast<Int128>(std::llround(v * 1e9)), 1'000'000'000);
 }
+
+constexpr const char* kNoValue = "it cannot be computed there";
 
 Rational seconds(std::int64_t nanoseconds) {
   return Rational::fraction(nanoseconds, 1'000'000'000);
@@ -121,13 +124,17 @@ bool Judge::admits(const Env& env, std::uint64_t known, std::uint64_t before) {
     if (!rule.lowered.expr || (reads & ~known) != 0) continue;
     if (before != 0 && (reads & ~before) == 0) continue;  // decided already
     bool ok = false;
+    ++rule.asked;
     try {
       ok = !pool.eval(*rule.lowered.expr, env).is_zero();
-    } catch (const ArithmeticError&) {
+    } catch (const ArithmeticError& e) {
       // It has no value here, so it is not met.
+      ++rule.without_value;
+      rule.why = e.what();
     }
     if (!ok) {
       ++rule.turned_away;
+      last_ = rule.source->name;
       return false;
     }
   }
@@ -190,13 +197,17 @@ LayoutValues Judge::values(const Priced& p, const Env& env) const {
 }
 
 std::optional<bool> Judge::holds(const Rule& rule, const Priced& p, const Env& env) const {
-  if (!rule.lowered.expr)
-    return eval_condition(*problem_.module, *problem_.job, *rule.source->expr, values(p, env));
   try {
-    return !problem_.module->pool().eval(*rule.lowered.expr, env).is_zero();
-  } catch (const ArithmeticError&) {
-    return std::nullopt;
+    if (rule.lowered.expr) return !problem_.module->pool().eval(*rule.lowered.expr, env).is_zero();
+    const auto holds =
+        eval_condition(*problem_.module, *problem_.job, *rule.source->expr, values(p, env));
+    if (holds) return holds;
+    rule.why = kNoValue;
+  } catch (const ArithmeticError& e) {
+    rule.why = e.what();
   }
+  ++rule.without_value;
+  return std::nullopt;
 }
 
 std::vector<const Condition*> Judge::broken(const Priced& p, const Env& env) const {
@@ -228,6 +239,7 @@ bool Judge::meets(const Priced& p, const Env& env) {
     for (Rule& rule : require_) {
       if (rule.lowered.expr.has_value() == slow) continue;
       if (!slow && (rule.lowered.variables & derived_variables()) == 0) continue;
+      ++rule.asked;
       if (!holds(rule, p, env).value_or(false)) {
         ++rule.turned_away;
         return false;
@@ -236,19 +248,25 @@ bool Judge::meets(const Priced& p, const Env& env) {
   return true;
 }
 
-bool Judge::score(Priced& p, const Env& env) const {
-  std::optional<Rational> value;
+std::optional<Rational> Judge::value_of_objective(const Priced& p, const Env& env) const {
   if (objective_source_ == nullptr)
-    value = problem_.job->serve ? Rational(p.layout.sequences) : env[Var::step_time];
-  else if (objective_ && objective_->expr) {
-    try {
-      value = problem_.module->pool().eval(*objective_->expr, env);
-    } catch (const ArithmeticError&) {
-    }
-  } else {
-    value = eval_number(*problem_.module, *problem_.job, *objective_source_, values(p, env));
+    return problem_.job->serve ? Rational(p.layout.sequences) : env[Var::step_time];
+  try {
+    if (objective_ && objective_->expr) return problem_.module->pool().eval(*objective_->expr, env);
+    const auto value =
+        eval_number(*problem_.module, *problem_.job, *objective_source_, values(p, env));
+    if (value) return value;
+    objective_why_ = kNoValue;
+  } catch (const ArithmeticError& e) {
+    objective_why_ = e.what();
   }
+  return std::nullopt;
+}
+
+bool Judge::score(Priced& p, const Env& env) const {
+  const std::optional<Rational> value = value_of_objective(p, env);
   if (!value) return false;
+  objective_has_value_ = true;
   Rational percent = 0;
   p.unmet.clear();
   for (const Rule& rule : prefer_)
@@ -279,6 +297,24 @@ double Judge::bound(Env& env, std::int64_t nanoseconds) const {
   const double value = env[v].to_double();
   const double slack = 1e-9 * std::abs(value);
   return (minimize_ ? value : -value) - slack;
+}
+
+bool Judge::report_without_value(Diagnostics& diags) const {
+  for (const Rule& rule : require_) {
+    if (rule.asked == 0 || rule.without_value < rule.asked) continue;
+    diags
+        .error(rule.source->span, fmt::format("the requirement '{}' has no value at any layout: {}",
+                                              rule.source->name, rule.why))
+        .with_help("a layout where a requirement has no value does not meet it");
+    return true;
+  }
+  if (objective_why_.empty() || objective_has_value_) return false;
+  diags
+      .error(problem_.job->objective.span,
+             fmt::format("the objective '{}' has no value at any layout that fits: {}",
+                         objective_text_, objective_why_))
+      .with_help("write an objective that every layout has a value of, such as step_time or peak");
+  return true;
 }
 
 std::string Judge::strictest() const {

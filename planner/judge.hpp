@@ -37,6 +37,11 @@ class Judge {
 
   bool minimize() const { return minimize_; }
   const std::string& objective() const { return objective_text_; }
+  /// The requirement that admits() found not to hold, last.
+  const std::string& last() const { return last_; }
+  /// For a search that found nothing: an error where a requirement or the objective had no value at
+  /// any layout it was asked for. True then.
+  bool report_without_value(Diagnostics&) const;
   /// The requirement that turned away the most candidates; "" where none did.
   std::string strictest() const;
 
@@ -45,8 +50,12 @@ class Judge {
     const Condition* source = nullptr;
     Lowered lowered;
     std::int64_t turned_away = 0;
+    std::int64_t asked = 0;  ///< times; of them, `without_value` for the reason `why`
+    mutable std::int64_t without_value = 0;
+    mutable std::string why = {};
   };
   std::optional<bool> holds(const Rule&, const Priced&, const Env&) const;
+  std::optional<Rational> value_of_objective(const Priced&, const Env&) const;
   LayoutValues values(const Priced&, const Env&) const;
 
   const Problem& problem_;
@@ -54,7 +63,9 @@ class Judge {
   std::vector<Rule> require_, prefer_;
   std::optional<Lowered> objective_;
   const ast::Expr* objective_source_ = nullptr;
-  std::string objective_text_;
+  std::string objective_text_, last_;
+  mutable std::string objective_why_;  ///< why it had no value, where that happened
+  mutable bool objective_has_value_ = false;
   bool minimize_ = true, bounded_ = false;
 };
 

@@ -58,8 +58,8 @@ std::string why_degrees(const Problem& p, const Layout& l) {
   return "";
 }
 
-std::string why_batch(const Layout& l) {
-  if (!divides(l.mbs * l.dp, l.batch))
+std::string why_batch(const Problem& p, const Layout& l) {
+  if (!p.job->serve && !divides(l.mbs * l.dp, l.batch))
     return fmt::format("mbs * dp = {} * {} does not divide the batch of {} sequences", l.mbs, l.dp,
                        l.batch);
   const std::int64_t parts = l.cp > 1 ? 2 * l.cp : 1;
@@ -129,7 +129,7 @@ std::string why_impossible(const Problem& p, const Layout& l) {
     return fmt::format("{} {} do not divide over {} = {}", d.number, d.what, name(d.by), by);
   }
   if (std::string why = why_degrees(p, l); !why.empty()) return why;
-  if (std::string why = why_batch(l); !why.empty()) return why;
+  if (std::string why = why_batch(p, l); !why.empty()) return why;
   return why_schedule(p, l);
 }
 

@@ -79,6 +79,10 @@ std::vector<std::int64_t> default_stage_layers(std::int64_t layers, std::int64_t
 /// Degrees must divide the GPUs, heads, widths, sequence and batch; ep the experts; vpp the layers.
 std::string why_impossible(const Problem&, const Layout&);
 
+/// Reports offload where the cluster has no host_memory or no pcie: of \a layout, or (nullptr) of
+/// the values that the job gives it.
+void check_offload(const Problem&, const LayoutDecl* layout, Diagnostics&);
+
 /// Fills what a layout leaves to defaults: dp, microbatches, shard, stage_layers, schedule, sp, ….
 void resolve(const Problem&, Layout&);
 

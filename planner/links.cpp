@@ -60,6 +60,10 @@ double Links::all_to_all(double bytes, std::int64_t n, std::int64_t stride, doub
   return tc::kExpertExposedIb * std::max(inside, across) + latency(n);
 }
 
+double Links::send_between_stages(double bytes, std::int64_t ranks, std::int64_t pp) const {
+  return send(bytes, ranks * pp > domain_ ? domain_ : ranks);
+}
+
 double Links::send(double bytes, std::int64_t distance) const {
   return bytes / (distance < domain_ ? efficiency_ * link_ : nic_) + tc::kAlpha;
 }

@@ -29,6 +29,9 @@ class Links {
   double all_to_all(double bytes, std::int64_t n, std::int64_t stride, double top_k) const;
   /// From a rank to its neighbour \a distance ranks away.
   double send(double bytes, std::int64_t distance) const;
+  /// Between neighbours of \a pp stages of \a ranks each, over the slowest boundary: the NIC
+  /// unless all stages lie in one domain.
+  double send_between_stages(double bytes, std::int64_t ranks, std::int64_t pp) const;
 
  private:
   double link_ = 0;        ///< inside a domain, before efficiency

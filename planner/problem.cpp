@@ -268,8 +268,37 @@ class LayoutReader {
 
 }  // namespace
 
+void check_offload(const Problem& p, const LayoutDecl* layout, Diagnostics& diags) {
+  const ExprPool& pool = p.module->pool();
+  const auto offloads = [&](const eval::Value& v) {
+    const auto* n = v.as<eval::Number>();
+    return n != nullptr && pool.is_constant(n->expr) && pool.value(n->expr).sign() > 0;
+  };
+  std::optional<Span> where;
+  if (layout != nullptr)
+    if (const auto at = layout->values.find("offload");
+        at != layout->values.end() && offloads(at->second))
+      where = at->second.span;
+  if (const auto at = p.job->layout.find("offload"); !where && at != p.job->layout.end())
+    if (std::any_of(at->second.values.begin(), at->second.values.end(), offloads))
+      where = at->second.span;
+  if (!where) return;
+  std::string missing;
+  if (p.cluster->host_memory <= 0) missing = "'host_memory'";
+  if (p.cluster->pcie.sign() <= 0) missing += missing.empty() ? "'pcie'" : " and 'pcie'";
+  if (missing.empty()) return;
+  diags
+      .error(*where, fmt::format("offload needs the host's memory and the way to it, and cluster "
+                                 "'{}' has no {}",
+                                 p.cluster->name, missing))
+      .with_help("add to the cluster lines such as host_memory = 1 TiB  pcie = 400 GB/s");
+}
+
 std::optional<Layout> layout_from(const Problem& p, const LayoutDecl* decl, Diagnostics& diags) {
   try {
+    const std::size_t errors = diags.error_count();
+    check_offload(p, decl, diags);
+    if (diags.error_count() > errors) return std::nullopt;
     return LayoutReader(p, decl, diags).read();
   } catch (const ArithmeticError& e) {
     diags.error(decl ? decl->span : p.job->span,

@@ -47,6 +47,8 @@ std::string bill_json(const Heading&, const Bill&);
 /// Two bills set side by side: {"schema": "plimsoll.against/1", "bill": {…}, "against": {…}}.
 std::string against_json(const Heading&, const Bill&, const Heading& other_heading,
                          const Bill& other);
+/// Likewise where no layout is possible: job, status "infeasible" and the reason.
+std::string no_bill_json(const Problem&, const std::string& why);
 
 /// The object `layout` of plimsoll.bill/1 and plimsoll.plan/1.
 std::string layout_json(const Layout&, const std::vector<std::string>& recompute_modes);

@@ -158,4 +158,13 @@ std::string against_json(const Heading& heading, const Bill& bill, const Heading
   return out.dump(2) + '\n';
 }
 
+std::string no_bill_json(const Problem& problem, const std::string& why) {
+  Json out;
+  out["schema"] = "plimsoll.bill/1";
+  out["job"] = problem.job->name;
+  out["status"] = "infeasible";
+  out["reason"] = why;
+  return out.dump(2) + '\n';
+}
+
 }  // namespace plimsoll::report

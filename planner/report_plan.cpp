@@ -281,7 +281,9 @@ std::string relaxations(const PlanResult& r, const Style& style) {
 std::string nothing_text(const Problem& problem, const PlanResult& r, const Style& style) {
   const bool no = r.status == PlanResult::infeasible;
   std::string answer = no ? "nothing fits" : "nothing found that fits";
-  if (r.space == 0) answer = "no layout is possible";
+  if (r.space == 0)
+    answer =
+        r.why.empty() ? "no layout is possible" : fmt::format("no layout is possible: {}", r.why);
   std::string detail;
   if (r.tightest) {
     const Priced& t = *r.tightest;

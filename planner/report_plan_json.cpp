@@ -55,6 +55,7 @@ std::string plan_json(const Problem& problem, const PlanResult& result) {
   Json out;
   out["schema"] = "plimsoll.plan/1";
   out["status"] = std::string(name(result.status));
+  if (!result.why.empty()) out["reason"] = result.why;
   out["best"] = result.best ? choice(problem, *result.best) : Json();
   out["alternatives"] = Json::array();
   for (const Priced& p : result.alternatives) out["alternatives"].push_back(choice(problem, p));

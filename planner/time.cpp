@@ -305,7 +305,7 @@ struct Clock::Impl {
     if (l.pp <= 1) return 0;
     const auto [fewest, most] = boundary(l);
     const double bytes = least ? fewest : most;
-    const double one = links.front().send(bytes, l.tp * l.cp * l.dp);
+    const double one = links.front().send_between_stages(bytes, l.tp * l.cp * l.dp, l.pp);
     const double m = as_double(l.microbatches);
     const double chunks = l.vpp > 1 ? tc::kInterleavedP2p * as_double(l.vpp) : 1;
     return 2 * one * (m * chunks + as_double(l.pp - 1));
@@ -328,6 +328,8 @@ struct Clock::Impl {
 };
 
 namespace {
+constexpr double kLongest = 9e9;  ///< seconds, so that nanoseconds fit 64 bits
+
 /// Of the time that the stages other than the slowest add to a step, the share that this schedule
 /// leaves idle.
 double idle_share(const Layout& l) {
@@ -363,6 +365,8 @@ StepTime Clock::step(const Layout& l) {
   const double busy = m * p.slowest;
   t.compute = std::max(0.0, busy - t.tp - t.cp - t.ep - t.recompute - m * p.step_dp);
   const double seconds = busy + t.bubble + t.p2p + p.tail;
+  if (!(seconds > 0 && seconds < kLongest))
+    throw ArithmeticError(fmt::format("a step of {:.3g} s is longer than can be told", seconds));
   t.nanoseconds = static_cast<std::int64_t>(std::llround(seconds * 1e9));
   t.bubble_share = t.bubble / seconds;
   t.model_flops = impl_->model_flops(l.seq) * as_double(l.batch);
@@ -395,6 +399,7 @@ std::int64_t Clock::lower_bound(const Layout& l) {
     seconds += impl_->optimizer(l, impl_->rates.front(), mean);
     seconds += impl_->sends(l, true);
   }
+  seconds = std::min(seconds, kLongest);
   // A whole nanosecond and a billionth below, so that rounding cannot make it too high.
   return static_cast<std::int64_t>(std::floor(seconds * 1e9 * (1 - 1e-9))) - 1;
 }
