@@ -95,7 +95,7 @@ class Allocator {
 
   /// A stretch of a segment, for reports and tests.
   struct Stretch {
-    enum State { used, pending, free, unmapped } state;
+    enum State { used, pending, idle, unmapped } state;
     Address address;
     std::int64_t bytes;
     StreamId stream;

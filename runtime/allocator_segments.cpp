@@ -263,7 +263,7 @@ std::vector<Allocator::Stretch> Allocator::snapshot() const {
     const Stretch::State state = !b.mapped               ? Stretch::unmapped
                                  : b.used                ? Stretch::used
                                  : !b.other_uses.empty() ? Stretch::pending
-                                                         : Stretch::free;
+                                                         : Stretch::idle;
     all.push_back({state, b.address, b.bytes, b.stream, b.small, b.segment});
   }
   std::sort(all.begin(), all.end(),
@@ -281,8 +281,8 @@ void Allocator::check() const {
     PLIMSOLL_ASSERT(s.bytes > 0);
     if (s.state == Stretch::used) used += s.bytes;
     if (s.state == Stretch::pending) pending += s.bytes;
-    if (s.state == Stretch::free) free += s.bytes;
-    if (s.state == Stretch::free && blocks_in[s.segment] > 1 && !options_.expandable_segments)
+    if (s.state == Stretch::idle) free += s.bytes;
+    if (s.state == Stretch::idle && blocks_in[s.segment] > 1 && !options_.expandable_segments)
       split += s.bytes;
     if (i == 0) continue;
     const Stretch& before = all[i - 1];
