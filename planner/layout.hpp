@@ -16,6 +16,9 @@ namespace plimsoll {
 enum class Schedule : std::uint8_t { one_f_one_b, interleaved, gpipe, zb_h1, zb_v };
 std::string_view name(Schedule);  ///< "1f1b", "interleaved" …
 
+/// Recomputation of whole layers: the mode that recompute_layers counts.
+inline constexpr RecomputeMode kFullRecompute = 1;
+
 /// A parallel layout: how a job lies on its GPUs.
 struct Layout {
   std::int64_t tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1, etp = 1, dp = 1;

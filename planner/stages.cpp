@@ -8,60 +8,71 @@
 
 namespace plimsoll {
 
-namespace {
+bool folded(Schedule s) { return s == Schedule::zb_v; }
 
-/// The stage of each layer.
-std::vector<std::int64_t> stage_of_layers(const Program& program, const Layout& layout) {
-  std::vector<std::int64_t> out;
-  out.reserve(program.layer_count);
-  for (std::int64_t chunk = 0; chunk < layout.vpp; ++chunk)
-    for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
-      const std::int64_t layers = layout.stage_layers[static_cast<std::size_t>(stage)];
-      const std::int64_t here = layers / layout.vpp + (chunk < layers % layout.vpp ? 1 : 0);
-      out.insert(out.end(), static_cast<std::size_t>(here), stage);
-    }
-  PLIMSOLL_ASSERT(out.size() == program.layer_count);
+std::vector<Piece> pieces(Schedule schedule, std::int64_t vpp, std::int64_t round_layers,
+                          std::int64_t offset, std::int64_t count) {
+  std::vector<Piece> out;
+  out.reserve(static_cast<std::size_t>(vpp));
+  for (std::int64_t k = 0; k < vpp; ++k) {
+    const bool back = folded(schedule) && k % 2 == 1;
+    out.push_back({k * round_layers + (back ? round_layers - offset - count : offset), count});
+  }
   return out;
 }
 
-}  // namespace
-
-std::vector<StageKind> stage_kinds(const Program& program, const Inventory& inventory,
-                                   const Layout& layout) {
-  PLIMSOLL_ASSERT(static_cast<std::int64_t>(layout.stage_layers.size()) == layout.pp);
-  const std::vector<std::int64_t> stage_of = stage_of_layers(program, layout);
-  const auto stages = static_cast<std::size_t>(layout.pp);
-  std::vector<StageKind> all(stages);
-  for (std::size_t i = 0; i < stages; ++i) {
-    all[i].layers.assign(program.class_count, 0);
-    all[i].recomputed.assign(program.class_count, 0);
-    if (!layout.stage_pool.empty()) all[i].pool = layout.stage_pool[i];
+std::vector<std::vector<Piece>> pieces(const Program& program, const Layout& l) {
+  PLIMSOLL_ASSERT(static_cast<std::int64_t>(l.stage_layers.size()) == l.pp);
+  std::vector<std::vector<Piece>> out;
+  out.reserve(l.stage_layers.size());
+  std::int64_t offset = 0;
+  for (const std::int64_t layers : l.stage_layers) {
+    PLIMSOLL_ASSERT(layers % l.vpp == 0);
+    out.push_back(pieces(l.schedule, l.vpp, std::int64_t{program.layer_count} / l.vpp, offset,
+                         layers / l.vpp));
+    offset += layers / l.vpp;
   }
-  std::vector<std::int64_t> seen(stages, 0);
+  PLIMSOLL_ASSERT(offset * l.vpp == program.layer_count);
+  return out;
+}
+
+std::int64_t recomputed_of_chunk(std::int64_t recomputed, std::int64_t vpp, std::int64_t chunk) {
+  return recomputed / vpp + (chunk < recomputed % vpp ? 1 : 0);
+}
+
+LayerIndex::LayerIndex(const Program& program, const Inventory& inventory)
+    : before_(program.class_count), roots_at_(program.layer_count) {
+  for (auto& counts : before_) counts.assign(1, 0);
   for (const Segment& s : program.segments) {
     if (!s.is_layer) continue;
-    const auto stage = static_cast<std::size_t>(stage_of[s.layer]);
-    ++all[stage].layers[s.layer_class];
-    const bool again = layout.recompute != 0 && (layout.recompute_layers.empty() ||
-                                                 seen[stage] < layout.recompute_layers[stage]);
-    if (again) ++all[stage].recomputed[s.layer_class];
-    ++seen[stage];
+    class_of_.push_back(s.layer_class);
+    for (std::uint32_t c = 0; c < program.class_count; ++c)
+      before_[c].push_back(before_[c].back() + (c == s.layer_class ? 1 : 0));
   }
-  for (std::uint32_t r = 0; r < inventory.root_segments.size(); ++r) {
-    const Segment& s = program.segments[inventory.root_segments[r]];
-    const std::size_t stage =
-        program.layer_count == 0 ? 0 : static_cast<std::size_t>(stage_of[s.layer]);
-    all[stage].roots.push_back(r);
+  for (std::uint32_t r = 0; r < inventory.root_segments.size(); ++r)
+    roots_at_[program.segments[inventory.root_segments[r]].layer].push_back(r);
+}
+
+StageWork LayerIndex::work(const std::vector<Piece>& chunks, std::int64_t recomputed) const {
+  StageWork out;
+  out.layers.assign(before_.size(), 0);
+  out.recomputed.assign(before_.size(), 0);
+  const auto vpp = static_cast<std::int64_t>(chunks.size());
+  for (std::int64_t k = 0; k < vpp; ++k) {
+    const Piece& piece = chunks[static_cast<std::size_t>(k)];
+    const auto from = static_cast<std::size_t>(piece.first);
+    const auto to = static_cast<std::size_t>(piece.first + piece.count);
+    const std::size_t again =
+        from + static_cast<std::size_t>(recomputed_of_chunk(recomputed, vpp, k));
+    for (std::size_t c = 0; c < before_.size(); ++c) {
+      out.layers[c] += before_[c][to] - before_[c][from];
+      out.recomputed[c] += before_[c][again] - before_[c][from];
+    }
+    for (std::size_t l = from; l < to; ++l)
+      out.roots.insert(out.roots.end(), roots_at_[l].begin(), roots_at_[l].end());
   }
-  std::vector<StageKind> kinds;
-  for (StageKind& stage : all) {
-    const auto it = std::find(kinds.begin(), kinds.end(), stage);
-    if (it != kinds.end())
-      ++it->count;
-    else
-      kinds.push_back(std::move(stage));
-  }
-  return kinds;
+  std::sort(out.roots.begin(), out.roots.end());
+  return out;
 }
 
 }  // namespace plimsoll

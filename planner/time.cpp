@@ -17,18 +17,14 @@ namespace tc = time_constants;
 
 namespace {
 
-/// One micro-batch over the stages of a layout.
-struct Pipeline {
-  double slowest = 0;  ///< the stage that sets the pace, seconds of one micro-batch
-  double sum = 0;      ///< over stages
-  double tp = 0, cp = 0, ep = 0, recompute = 0;  ///< parts of `slowest`
-  double tail = 0;  ///< data-parallel traffic and optimizer after the last backward, worst stage
-  double dp = 0, optimizer = 0;  ///< parts of `tail`, and of dp within micro-batches
-  double step_dp = 0;            ///< dp within micro-batches (gathered parameters), of `slowest`
+/// Seconds of one stage: a micro-batch, and what follows the last one, with their parts.
+struct StageSeconds {
+  double pace = 0, tp = 0, cp = 0, ep = 0, recompute = 0, gathered = 0;
+  double tail = 0, dp = 0, optimizer = 0;
 };
 
 /// The times of a stage's segments, added up.
-struct StageTime {
+struct SegmentSum {
   double forward = 0, total = 0, plain = 0;  ///< plain: nothing recomputed
   double tp = 0, cp = 0, ep = 0;
   Parameters parameters;
@@ -43,6 +39,12 @@ struct StageTime {
     ep += count * t.ep;
     parameters.add(t.parameters, count);
   }
+};
+
+/// Stages that are alike, listed once.
+struct StageKind {
+  StageWork work;
+  std::int64_t count = 1;
 };
 
 struct KeyHash {
@@ -64,6 +66,13 @@ struct ShapeHash {
 
 double as_double(std::int64_t v) { return static_cast<double>(v); }
 
+/// Of stage \a i; 0 where nothing is, all where the mode is the framework's.
+std::int64_t recomputed_layers(const Layout& l, std::size_t i) {
+  if (l.recompute == 0) return 0;
+  return l.recompute_layers.empty() || l.recompute != kFullRecompute ? l.stage_layers[i]
+                                                                     : l.recompute_layers[i];
+}
+
 }  // namespace
 
 struct Clock::Impl {
@@ -79,6 +88,7 @@ struct Clock::Impl {
   std::unordered_map<TimeKey, Timed, KeyHash> timed;
   const TimeKey* last_key = nullptr;
   const Timed* last_timed = nullptr;
+  LayerIndex index;
   std::unordered_map<std::vector<std::int64_t>, std::vector<StageKind>, ShapeHash> kinds;
   std::vector<std::int64_t> shape;  ///< scratch
   std::vector<std::int64_t> class_layers;
@@ -89,7 +99,7 @@ struct Clock::Impl {
   double gradient_bytes = 4, weight_bytes = 2, fixed = tc::kStepMegatron, gpus_per_node = 8;
   bool torch = false, adapted = false;
 
-  explicit Impl(const Problem& p) : problem(p), timer(p) {
+  explicit Impl(const Problem& p) : problem(p), timer(p), index(*p.program, p.inventory) {
     for (const Pool& pool : p.cluster->pools) {
       rates.push_back(Rates::of(pool.gpu, p.job->precision));
       links.emplace_back(*p.cluster, pool.gpu);
@@ -146,14 +156,25 @@ struct Clock::Impl {
   }
 
   const std::vector<StageKind>& stages(const Layout& l) {
-    shape.assign({l.pp, l.vpp, l.recompute == 0 ? 0 : 1});
+    shape.assign({l.pp, l.vpp, l.recompute == 0 ? 0 : 1, folded(l.schedule) ? 1 : 0});
     shape.insert(shape.end(), l.stage_layers.begin(), l.stage_layers.end());
     if (l.recompute != 0)
       shape.insert(shape.end(), l.recompute_layers.begin(), l.recompute_layers.end());
     for (const std::uint32_t pool : l.stage_pool) shape.push_back(-1 - std::int64_t{pool});
-    const auto it = kinds.find(shape);
-    if (it != kinds.end()) return it->second;
-    return kinds.emplace(shape, stage_kinds(*problem.program, problem.inventory, l)).first->second;
+    auto [it, fresh] = kinds.try_emplace(shape);
+    if (!fresh) return it->second;
+    const auto on_stages = pieces(*problem.program, l);
+    for (std::size_t i = 0; i < on_stages.size(); ++i) {
+      StageWork work = index.work(on_stages[i], recomputed_layers(l, i));
+      if (!l.stage_pool.empty()) work.pool = l.stage_pool[i];
+      const auto alike = std::find_if(it->second.begin(), it->second.end(),
+                                      [&](const StageKind& kind) { return kind.work == work; });
+      if (alike != it->second.end())
+        ++alike->count;
+      else
+        it->second.push_back({std::move(work), 1});
+    }
+    return it->second;
   }
 
   /// The ranks that hold the same dense and the same expert parameters, and those of them that
@@ -254,34 +275,26 @@ struct Clock::Impl {
     return t + fixed;
   }
 
-  Pipeline pipeline(const Layout& l) {
-    const Timed& t = segments(l);
-    Pipeline out;
-    for (const StageKind& kind : stages(l)) {
-      const auto pool = static_cast<std::size_t>(kind.pool);
-      const auto& times = t.pools[pool];
-      StageTime s;
-      for (std::size_t k = 0; k < kind.layers.size(); ++k) {
-        s.add(times[k], l.recompute, as_double(kind.recomputed[k]));
-        s.add(times[k], 0, as_double(kind.layers[k] - kind.recomputed[k]));
-      }
-      for (const std::uint32_t r : kind.roots) s.add(times[class_layers.size() + r], 0, 1);
-      const double gathered = sharded(l, links[pool], s.parameters, s.total, false);
-      const double total = s.total + gathered;
-      out.sum += as_double(kind.count) * total;
-      if (total > out.slowest) {
-        out.slowest = total;
-        out.tp = s.tp;
-        out.cp = s.cp;
-        out.ep = s.ep;
-        out.recompute = s.total - s.plain;
-        out.step_dp = gathered;
-      }
-      const double dp =
-          exchange(l, links[pool], s.parameters, s.forward, s.total - s.forward, false);
-      const double opt = optimizer(l, rates[pool], s.parameters);
-      if (dp + opt > out.tail) out.tail = dp + opt, out.dp = dp, out.optimizer = opt;
+  StageSeconds stage_seconds(const Layout& l, const StageWork& work) {
+    const auto pool = static_cast<std::size_t>(work.pool);
+    const auto& times = segments(l).pools[pool];
+    SegmentSum s;
+    for (std::size_t k = 0; k < work.layers.size(); ++k) {
+      s.add(times[k], l.recompute, as_double(work.recomputed[k]));
+      s.add(times[k], 0, as_double(work.layers[k] - work.recomputed[k]));
     }
+    for (const std::uint32_t r : work.roots) s.add(times[class_layers.size() + r], 0, 1);
+    StageSeconds out;
+    out.gathered = sharded(l, links[pool], s.parameters, s.total, false);
+    out.pace = s.total + out.gathered;
+    out.tp = s.tp;
+    out.cp = s.cp;
+    out.ep = s.ep;
+    out.recompute = s.total - s.plain;
+    // Traffic hides behind a backward without recomputation: more of it must not seem to help.
+    out.dp = exchange(l, links[pool], s.parameters, s.forward, s.plain - s.forward, false);
+    out.optimizer = optimizer(l, rates[pool], s.parameters);
+    out.tail = out.dp + out.optimizer;
     return out;
   }
 
@@ -330,44 +343,77 @@ struct Clock::Impl {
 namespace {
 constexpr double kLongest = 9e9;  ///< seconds, so that nanoseconds fit 64 bits
 
-/// Of the time that the stages other than the slowest add to a step, the share that this schedule
+std::int64_t nanoseconds(double seconds) {
+  if (!(seconds >= 0 && seconds < kLongest))
+    throw ArithmeticError(fmt::format("a step of {:.3g} s is longer than can be told", seconds));
+  return static_cast<std::int64_t>(std::ceil(seconds * 1e9));
+}
+
+/// Of the time that the stages other than the slowest add to a step, the share that the schedule
 /// leaves idle.
-double idle_share(const Layout& l) {
+std::pair<std::int64_t, std::int64_t> idle_share(const Layout& l) {
   switch (l.schedule) {
     case Schedule::zb_h1:
       return tc::kZeroBubbleH1;
     case Schedule::zb_v:
-      return 0;
+      return {0, 1};
     case Schedule::one_f_one_b:
     case Schedule::interleaved:
     case Schedule::gpipe:
       break;
   }
-  return 1 / as_double(std::max<std::int64_t>(l.vpp, 1));
+  return {1, std::max<std::int64_t>(l.vpp, 1)};
 }
 }  // namespace
+
+std::int64_t Composition::step(std::int64_t slowest, Int128 sum, std::int64_t tail) const {
+  // microbatches * slowest + idle / of * (sum - slowest), rounded up.
+  const Int128 scaled = (Int128{microbatches} * of - idle) * slowest + idle * sum;
+  const Int128 total = (scaled + of - 1) / of + sends + tail;
+  if (total > static_cast<Int128>(kLongest * 1e9))
+    throw ArithmeticError(fmt::format("a step of {:.3g} s is longer than can be told",
+                                      static_cast<double>(total) * 1e-9));
+  return std::max<std::int64_t>(static_cast<std::int64_t>(total), 1);
+}
 
 Clock::Clock(const Problem& problem) : impl_(std::make_unique<Impl>(problem)) {}
 Clock::~Clock() = default;
 
+StageTime Clock::stage(const Layout& outer, const StageWork& work) {
+  const StageSeconds s = impl_->stage_seconds(outer, work);
+  return {nanoseconds(s.pace), nanoseconds(s.tail)};
+}
+
+Composition Clock::composition(const Layout& outer) {
+  const auto [idle, of] = idle_share(outer);
+  return {outer.microbatches, idle, of, nanoseconds(impl_->sends(outer, false))};
+}
+
 StepTime Clock::step(const Layout& l) {
-  const Pipeline p = impl_->pipeline(l);
-  const double m = as_double(l.microbatches);
+  StageSeconds slowest, last;
+  StageTime most;
+  Int128 sum = 0;
+  for (const StageKind& kind : impl_->stages(l)) {
+    const StageSeconds s = impl_->stage_seconds(l, kind.work);
+    const StageTime whole{nanoseconds(s.pace), nanoseconds(s.tail)};
+    sum += Int128{kind.count} * whole.pace;
+    if (whole.pace > most.pace) most.pace = whole.pace, slowest = s;
+    if (whole.tail > most.tail) most.tail = whole.tail, last = s;
+  }
+  const Composition composed = composition(l);
   StepTime t;
-  t.bubble = idle_share(l) * (p.sum - p.slowest);
-  t.p2p = impl_->sends(l, false);
-  t.tp = m * p.tp;
-  t.cp = m * p.cp;
-  t.ep = m * p.ep;
-  t.recompute = m * p.recompute;
-  t.dp = p.dp + m * p.step_dp;
-  t.optimizer = p.optimizer;
-  const double busy = m * p.slowest;
-  t.compute = std::max(0.0, busy - t.tp - t.cp - t.ep - t.recompute - m * p.step_dp);
-  const double seconds = busy + t.bubble + t.p2p + p.tail;
-  if (!(seconds > 0 && seconds < kLongest))
-    throw ArithmeticError(fmt::format("a step of {:.3g} s is longer than can be told", seconds));
-  t.nanoseconds = static_cast<std::int64_t>(std::llround(seconds * 1e9));
+  t.nanoseconds = composed.step(most.pace, sum, most.tail);
+  const double m = as_double(l.microbatches), seconds = as_double(t.nanoseconds) * 1e-9;
+  t.bubble = static_cast<double>(composed.idle * (sum - most.pace)) / as_double(composed.of) * 1e-9;
+  t.p2p = as_double(composed.sends) * 1e-9;
+  t.tp = m * slowest.tp;
+  t.cp = m * slowest.cp;
+  t.ep = m * slowest.ep;
+  t.recompute = m * slowest.recompute;
+  t.dp = last.dp + m * slowest.gathered;
+  t.optimizer = last.optimizer;
+  t.compute =
+      std::max(0.0, m * (slowest.pace - slowest.gathered) - t.tp - t.cp - t.ep - t.recompute);
   t.bubble_share = t.bubble / seconds;
   t.model_flops = impl_->model_flops(l.seq) * as_double(l.batch);
   const double gpus = as_double(l.tp * l.pp * l.cp * l.dp);
@@ -384,7 +430,8 @@ std::int64_t Clock::lower_bound(const Layout& l) {
   const bool all = l.recompute_layers.empty() || l.recompute_layers == l.stage_layers;
   const double whole = t.whole[all ? mode : 0];
   const double pp = as_double(l.pp), m = as_double(l.microbatches);
-  const double idle = idle_share(l);
+  const auto [idle_part, idle_of] = idle_share(l);
+  const double idle = as_double(idle_part) / as_double(idle_of);
   // (m - idle) * slowest + idle * sum, and the slowest stage takes at least the mean.
   double seconds = (m - idle) * whole / pp + idle * whole;
   const Links& link = impl_->links.front();

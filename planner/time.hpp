@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/layout.hpp"
+#include "planner/stages.hpp"
 
 /// The time of one optimizer step: roofline of each op, collectives over the links they cross,
 /// pipeline schedule, data-parallel traffic, optimizer. Source of formulas and constants:
@@ -25,12 +26,32 @@ struct StepTime {
   double tflops_per_gpu = 0;
 };
 
+/// What one stage adds to a step. Whole nanoseconds, rounded up, so that sums are exact.
+struct StageTime {
+  std::int64_t pace = 0;  ///< one micro-batch: forward, recomputation, backward, gathers of ZeRO 3
+  std::int64_t tail = 0;  ///< after the last backward: gradient traffic and optimizer, exposed
+};
+
+/// How stages make up a step: microbatches times the slowest pace, the idle share of what the
+/// others add to it, sends between stages, the worst tail.
+struct Composition {
+  std::int64_t microbatches = 1;
+  std::int64_t idle = 1, of = 1;  ///< the idle share as a fraction: 1 / vpp, 1/3 for zb_h1 …
+  std::int64_t sends = 0;         ///< ns
+
+  /// Nanoseconds of a step. Throws ArithmeticError past 64 bits.
+  std::int64_t step(std::int64_t slowest, Int128 sum, std::int64_t tail) const;
+};
+
 /// Keeps per-class times for equal (tp, cp, ep, etp, mbs, sp), like Pricer.
 class Clock {
  public:
   explicit Clock(const Problem&);
   ~Clock();
   StepTime step(const Layout&);
+  /// One stage's share of step(); the lists of \a outer are ignored.
+  StageTime stage(const Layout& outer, const StageWork&);
+  Composition composition(const Layout& outer);
   /// Admissible: never above step(layout).nanoseconds for this layout, whatever its stage_layers
   /// are.
   std::int64_t lower_bound(const Layout&);

@@ -2,7 +2,9 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <cstdint>
 #include <string_view>
+#include <utility>
 
 /// Every constant of the time model, in this one place. "fit" constants were fitted to published
 /// step times, the number of rows behind each is given; "fixed" ones come from kernel timings or
@@ -77,8 +79,9 @@ inline constexpr double kHostLayer = 0.52e-3;  ///< fit, 10 rows (Bridge, AutoMo
 inline constexpr double kHostExperts = 3.9e-3;  ///< fit, the same 10 rows: a MoE layer, added
 
 // -- Pipeline
-inline constexpr double kInterleavedP2p = 0.3;    ///< fixed: exposed share of each chunk's sends
-inline constexpr double kZeroBubbleH1 = 1.0 / 3;  ///< of 1F1B's bubble; zero-bubble README
+inline constexpr double kInterleavedP2p = 0.3;  ///< fixed: exposed share of each chunk's sends
+inline constexpr std::pair<std::int64_t, std::int64_t> kZeroBubbleH1{
+    1, 3};  ///< of 1F1B's bubble; zero-bubble README
 
 // -- Optimizer
 inline constexpr double kOptimizerBytes = 30;    ///< fixed: B a parameter of the shard

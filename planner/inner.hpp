@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "planner/layout.hpp"
+#include "planner/peak.hpp"
+#include "planner/time.hpp"
+
+/// The inner problem of a search: how many layers, and how many of them recomputed, each stage of
+/// one outer layout holds. Every number comes from the evaluator (peak.hpp, time.hpp), so that what
+/// is found here is what a bill and a step time say.
+///
+/// A model of L layers is dealt in `vpp` rounds of L / vpp layers. A stage takes `count` layers of
+/// each round, from `offset` of the round on (folded schedules take odd rounds from the other end),
+/// so (stage, offset, count) says all that it holds.
+namespace plimsoll {
+
+/// A stage with its layers and recomputation decided.
+struct StageChoice {
+  bool fits = false;
+  std::int64_t recomputed = 0;  ///< of its layers (all chunks); 0 unless recompute is full
+  std::int64_t pace = 0;        ///< ns of one micro-batch, see StageTime
+  std::int64_t tail = 0;        ///< ns
+};
+
+class Inner {
+ public:
+  static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+  Inner(const Problem&, Pricer&, Clock&);
+  ~Inner();
+
+  /// The outer layout; its lists are ignored but stage_pool. \a cap: bytes that a stage's peak may
+  /// reach, beside the memory of its GPU.
+  void set(const Layout& outer, std::int64_t cap = kNoLimit);
+
+  std::int64_t stages() const;
+  std::int64_t chunks() const;
+  std::int64_t round_layers() const;  ///< 0: the layers do not divide over the chunks
+  const Composition& composition() const;
+  /// Is `recomputed` free (recompute == full), or 0?
+  bool recomputes() const;
+
+  /// The least recomputation with which the stage fits (more is never faster). `fits` is false
+  /// where none does; pace and tail are then those of no recomputation.
+  const StageChoice& least(std::int64_t stage, std::int64_t offset, std::int64_t count);
+  /// With \a recomputed of its count * chunks() layers.
+  StageChoice with(std::int64_t stage, std::int64_t offset, std::int64_t count,
+                   std::int64_t recomputed);
+  /// Peak bytes of it, all that peak() counts.
+  std::int64_t bytes(std::int64_t stage, std::int64_t offset, std::int64_t count,
+                     std::int64_t recomputed);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct InnerSolution {
+  std::vector<std::int64_t> stage_layers, recompute_layers;  ///< the latter empty unless recomputes
+  std::int64_t nanoseconds = 0;                              ///< of the step
+
+  friend bool operator==(const InnerSolution&, const InnerSolution&) = default;
+};
+
+/// The fastest way to deal the layers that fits, exactly, where no condition couples stages:
+/// dynamic programming over (stage, offset) with the Pareto front of (slowest pace, sum of paces,
+/// worst tail). nullopt where none fits with at most \a cutoff nanoseconds. Of equally fast ones
+/// the default split (stages that differ by at most one layer), else the first in the order of
+/// (stage_layers, recompute_layers).
+std::optional<InnerSolution> solve(Inner&, const Problem&, std::int64_t cutoff = Inner::kNoLimit);
+
+/// The same by trying every list: for tests.
+std::optional<InnerSolution> solve_by_trying(Inner&, const Problem&);
+
+/// The least peak that any way of dealing the layers has, and the fastest of those.
+std::optional<InnerSolution> solve_for_peak(Inner&, const Problem&, const Layout& outer);
+
+}  // namespace plimsoll
