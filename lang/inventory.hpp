@@ -85,12 +85,26 @@ struct Item {
   bool outside = false;  ///< not in the framework's allocator (context, communicators)
 };
 
-/// A tensor of a segment's trace.
+/// What a tensor of a trace holds.
+enum class TensorRole : std::uint8_t {
+  value,      ///< `value`, as the program's ops make it
+  gradient,   ///< the gradient of `value`; a residual + hands it on to both its inputs
+  partial,    ///< a further gradient of `value`, to be added to the first (or to the stage's)
+  saved,      ///< what `op` keeps under the name `part`: its own, or a copy of `value` in `dtype`
+  temporary,  ///< `part` of `op`, while it runs
+  item,       ///< a framework's line item, of `op` or (kNone) of the segment
+};
+
+/// A tensor of a segment's trace. Ops and values are those of the segment that the trace was built
+/// from: the first of its layer class.
 struct TraceTensor {
   std::string name;
-  Expr bytes;  ///< integer on every valid layout
-  Category category = Category::activations;
+  Expr bytes;                  ///< integer on every valid layout
   std::uint32_t item = kNone;  ///< the inventory's row that it is an instance of
+  TensorRole role = TensorRole::item;
+  ValueId value = kNone;
+  OpId op = kNone;
+  std::string part, dtype;  ///< dtype: "" where it is the activations' own
 };
 
 struct TraceEvent {
@@ -149,8 +163,17 @@ struct Serving {
   std::vector<bool> in_weight_bits;  ///< by weight; the others are bf16
 };
 
+/// How values lie in memory and where gradients flow.
+struct Flow {
+  std::vector<ValueId> storage;      ///< by value: whose storage it is (dropout off)
+  std::vector<bool> needs_gradient;  ///< by value
+  std::vector<bool> is_shared;       ///< by value: held by the stage, see SharedValue
+  std::vector<int> fuse_group;       ///< by op: linears stored as one weight; -1: none
+};
+
 struct Inventory {
   const Program* program = nullptr;
+  Flow flow;
   Facts facts;
   Serving serving;  ///< of a serve job
   std::vector<Item> items;

@@ -135,9 +135,10 @@ class Lowering {
   bool context_ = true;
   bool fused_pointwise_ = true;
 
-  std::vector<ValueId> storage_;
-  std::vector<bool> needs_gradient_, is_shared_;
-  std::vector<int> fuse_group_;
+  std::vector<ValueId>& storage_ = inventory_.flow.storage;
+  std::vector<bool>& needs_gradient_ = inventory_.flow.needs_gradient;
+  std::vector<bool>& is_shared_ = inventory_.flow.is_shared;
+  std::vector<int>& fuse_group_ = inventory_.flow.fuse_group;
   std::vector<std::uint32_t> representatives_;  ///< a segment a layer class, and every root segment
   std::vector<LoweredOp> lowered_;
   std::map<std::uint32_t, std::vector<OpItem>> segment_items_;

@@ -22,9 +22,9 @@ void TraceBuilder::emit_backward_pass() {
   for (ValueId v : handed_in_) unbind(v);
 }
 
-int TraceBuilder::new_gradient(ValueId v, const std::string& of, Span origin) {
+int TraceBuilder::new_gradient(ValueId v, const std::string& of, Span origin, TensorRole role) {
   const int t =
-      add_tensor("gradient of " + of, natural_bytes(v), LifetimeKind::op, shape(v), origin);
+      add_tensor(of_value("gradient of " + of, role, v), LifetimeKind::op, shape(v), origin);
   alloc(t);
   return t;
 }
@@ -94,7 +94,7 @@ void TraceBuilder::make_input_gradients(unsigned i, std::vector<int>& temporarie
     const std::string of =
         producer_.count(v) ? labels_[producer_.at(v)] + " output" : "layer input";
     if (shared(v)) {  // added to the gradient that the stage holds
-      temporaries.push_back(new_gradient(v, of, o.span));
+      temporaries.push_back(new_gradient(v, of, o.span, TensorRole::partial));
     } else if (o.kind == OpKind::add) {
       const auto out = gradient_.find(storage(o.output));
       if (!gradient_.count(v) && out != gradient_.end()) bind(v, out->second);
@@ -102,7 +102,7 @@ void TraceBuilder::make_input_gradients(unsigned i, std::vector<int>& temporarie
       bind(v, new_gradient(v, of, o.span));
       made_by_group_[v] = group;
     } else if (group < 0 || made_by_group_[v] != group) {
-      temporaries.push_back(new_gradient(v, of + " (to add)", o.span));
+      temporaries.push_back(new_gradient(v, of + " (to add)", o.span, TensorRole::partial));
     }
   }
 }

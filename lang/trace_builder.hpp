@@ -19,7 +19,9 @@ inline constexpr int kNoTensor = -1;
 /// A tensor that some op of the segment needs again in its backward.
 struct Kept {
   std::string name;
-  ValueId value = kNone;  ///< natural: the value's own storage
+  ValueId value = kNone;   ///< natural: the value's own storage
+  ValueId copied = kNone;  ///< a copy in another dtype of this value
+  std::string part, dtype;
   Expr bytes, condition;
   unsigned first_saver = 0;    ///< position; its backward is the last to read it
   unsigned made_at = 0;        ///< position whose forward makes it (own tensors and copies)
@@ -130,6 +132,9 @@ class TraceBuilder {
           Kept k;
           k.name = fmt::format("{} {}", labels_[i], s.name);
           k.value = natural ? v : kNone;
+          k.copied = natural ? kNone : v;
+          k.part = s.name;
+          k.dtype = s.dtype;
           k.bytes = s.bytes;
           k.condition = s.condition;
           k.first_saver = k.made_at = i;
@@ -218,17 +223,20 @@ class TraceBuilder {
   // --- tensors and events
   // --------------------------------------------------------------------------
 
-  int add_tensor(const std::string& tensor_name, Expr bytes, LifetimeKind lifetime,
-                 std::vector<Expr> dims, Span origin, std::uint32_t item = kNone,
-                 const char* source = "derived from the program's ops") {
-    TraceTensor t;
-    t.name = tensor_name;
-    t.bytes = bytes;
-    t.item = item != kNone ? item
-                           : in_.items->row(in_.place, tensor_name, Category::activations, lifetime,
-                                            bytes, std::move(dims), source, origin);
-    trace_.tensors.push_back(std::move(t));
+  /// \a what says what it holds; its row is found or made unless it is an explicit item's.
+  int add_tensor(TraceTensor what, LifetimeKind lifetime, std::vector<Expr> dims, Span origin) {
+    if (what.item == kNone)
+      what.item = in_.items->row(in_.place, what.name, Category::activations, lifetime, what.bytes,
+                                 std::move(dims), "derived from the program's ops", origin);
+    trace_.tensors.push_back(std::move(what));
     return static_cast<int>(trace_.tensors.size() - 1);
+  }
+  TraceTensor of_value(const std::string& tensor_name, TensorRole role, ValueId v) const {
+    return {tensor_name, natural_bytes(v), kNone, role, v, kNone, "", ""};
+  }
+  int add_item(const OpItem& item, OpId o, Span origin) {
+    return add_tensor({"", item.bytes, item.item, TensorRole::item, kNone, o, "", ""},
+                      LifetimeKind::op, {}, origin);
   }
   void alloc(int tensor) {
     out_->push_back({TraceEvent::alloc, static_cast<std::uint32_t>(tensor), recomputing_});
@@ -242,8 +250,14 @@ class TraceBuilder {
 
   void alloc_kept(Kept& k) {
     const Op& o = op(std::min(k.made_at, count_ - 1));
-    k.tensor = add_tensor(k.name, k.bytes, LifetimeKind::microbatch,
-                          k.value == kNone ? std::vector<Expr>{} : shape(k.value), o.span, k.item);
+    TraceTensor what{k.name, k.bytes, k.item, TensorRole::value, k.value, kNone, k.part, k.dtype};
+    if (k.value == kNone) {
+      what.role = k.item == kNone ? TensorRole::saved : TensorRole::item;
+      what.value = k.copied;
+      if (!k.of_segment) what.op = segment_.first_op + k.made_at;
+    }
+    k.tensor = add_tensor(std::move(what), LifetimeKind::microbatch,
+                          k.value == kNone ? std::vector<Expr>{} : shape(k.value), o.span);
     alloc(k.tensor);
   }
   void free_kept(Kept& k) {
@@ -260,9 +274,9 @@ class TraceBuilder {
     const bool retained = k && (all_retained || k->retained);
     if (retained) alloc_kept(*k);
     if ((retained && is_one(k->condition)) || accounted_elsewhere(v)) return;
-    Expr bytes = natural_bytes(v);
-    if (retained) bytes = pool_.mul(bytes, pool_.logical_not(k->condition));
-    transient_[v] = add_tensor(value_name, bytes, LifetimeKind::op, shape(v), origin);
+    TraceTensor what = of_value(value_name, TensorRole::value, v);
+    if (retained) what.bytes = pool_.mul(what.bytes, pool_.logical_not(k->condition));
+    transient_[v] = add_tensor(std::move(what), LifetimeKind::op, shape(v), origin);
     alloc(transient_[v]);
   }
   void free_transient(ValueId v) {
@@ -291,7 +305,8 @@ class TraceBuilder {
   // --- backward: trace_backward.cpp
   // ------------------------------------------------------------------------------------
   void emit_backward_pass();
-  int new_gradient(ValueId v, const std::string& of, Span origin);
+  int new_gradient(ValueId v, const std::string& of, Span origin,
+                   TensorRole role = TensorRole::gradient);
   void bind(ValueId v, int tensor);
   void unbind(ValueId v);
   void recompute_dropped(unsigned i);

@@ -19,7 +19,7 @@ std::vector<int> TraceBuilder::alloc_segment_items(bool forward) {
   std::vector<int> tensors;
   for (const OpItem& item : in_.segment_items) {
     if (item.kept || !(forward ? item.forward : item.backward)) continue;
-    tensors.push_back(add_tensor("", item.bytes, LifetimeKind::op, {}, {}, item.item));
+    tensors.push_back(add_item(item, kNone, {}));
     alloc(tensors.back());
   }
   return tensors;
@@ -31,8 +31,8 @@ void TraceBuilder::hand_in() {
       alloc_value(v, "layer input", {}, true);
       continue;
     }
-    stored_[v] =
-        add_tensor("layer input", natural_bytes(v), LifetimeKind::microbatch, shape(v), {});
+    stored_[v] = add_tensor(of_value("layer input", TensorRole::value, v), LifetimeKind::microbatch,
+                            shape(v), {});
     alloc(stored_[v]);
   }
 }
@@ -82,12 +82,13 @@ std::vector<int> TraceBuilder::alloc_temporaries(unsigned i,
   const Op& o = op(i);
   for (const ops::Temporary& t : list) {
     if (is_zero(t.bytes)) continue;
-    tensors.push_back(
-        add_tensor(labels_[i] + ": " + t.name, t.bytes, LifetimeKind::op, {}, o.span));
+    tensors.push_back(add_tensor({labels_[i] + ": " + t.name, t.bytes, kNone, TensorRole::temporary,
+                                  kNone, segment_.first_op + i, t.name, ""},
+                                 LifetimeKind::op, {}, o.span));
   }
   for (const OpItem& item : lowered(i).items) {
     if (item.kept || is_zero(item.bytes) || !(forward ? item.forward : item.backward)) continue;
-    const int t = add_tensor("", item.bytes, LifetimeKind::op, {}, o.span, item.item);
+    const int t = add_item(item, segment_.first_op + i, o.span);
     if (o.kind == OpKind::experts) {
       // An experts op runs until its rows are combined; backward begins there.
       const unsigned end = combine_of(i);

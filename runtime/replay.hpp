@@ -9,6 +9,8 @@
 
 #include "planner/layout.hpp"
 #include "runtime/allocator.hpp"
+#include "runtime/device.hpp"
+#include "runtime/stage_plan.hpp"
 
 /// Rung 3 of the ladder: a stage's steps, tensor by tensor, through the caching allocator.
 namespace plimsoll::runtime {
@@ -17,8 +19,7 @@ namespace plimsoll::runtime {
 struct ReplayFailure {
   std::string tensor;
   std::int64_t bytes = 0;
-  int step = 0;  ///< from 1
-  bool backward = false;
+  Position at;
   std::int64_t allocated = 0, reserved = 0;  ///< then
 };
 
@@ -34,14 +35,16 @@ struct ReplayResult {
   std::optional<ReplayFailure> failure;  ///< nothing was played after it
 };
 
-/// Plays \a steps optimizer steps of a training job's stage: the static items of its bill as they
-/// come and go, then for each slot of the schedule the traces of its segments. Moments are made at
-/// the end of step 1, so two steps are the least that shows a steady state (FSDP R23). A value that
-/// one segment hands to the next keeps its block. Each item of the bill is one block, except
-/// optimizer states divided over a shard group: one a parameter (FSDP R23). Items with a stream are
-/// served from that stream's pool. \a capacity: bytes that the allocator can have.
-/// Throws ArithmeticError on overflow.
+/// Plays \a steps optimizer steps of a training job's stage by the executor on the dry device, over
+/// an allocator. Moments are made at the end of step 1, so two steps are the least that shows a
+/// steady state (FSDP R23). A value that one segment hands to the next keeps its block. Each item
+/// of the bill is one block, except optimizer states divided over a shard group: one a parameter
+/// (FSDP R23). Items with a stream are served from that stream's pool. \a capacity: bytes that the
+/// allocator can have. Throws ArithmeticError on overflow.
 ReplayResult replay(const Problem&, const Layout&, std::int64_t stage, const AllocatorOptions&,
                     int steps = 2, std::int64_t capacity = CountingBacking::kNoLimit);
+/// The same of the plan's own rank; above: the first rank of the stage.
+ReplayResult replay(const StagePlan&, const AllocatorOptions&, int steps = 2,
+                    std::int64_t capacity = CountingBacking::kNoLimit);
 
 }  // namespace plimsoll::runtime

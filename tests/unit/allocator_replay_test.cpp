@@ -82,7 +82,7 @@ TEST_CASE("a replay that runs out of memory says where", "[replay]") {
   CHECK(same.peak_reserved == enough.peak_reserved);
   const ReplayResult less = replay(*p.problem, p.layout, 0, {}, 2, enough.peak_requested - 1);
   REQUIRE(less.failure);
-  CHECK(less.failure->step == 2);
+  CHECK(less.failure->at.step == 2);
   CHECK(less.failure->bytes > 0);
   CHECK(!less.failure->tensor.empty());
   CHECK(less.failure->reserved <= enough.peak_requested - 1);
