@@ -10,17 +10,19 @@ namespace plimsoll {
 namespace {
 
 constexpr std::uint64_t bit(Var v) { return std::uint64_t{1} << static_cast<unsigned>(v); }
-constexpr std::uint64_t kStageMask = bit(Var::stage) | bit(Var::first) | bit(Var::last) |
-                                     bit(Var::in_flight) | bit(Var::receiving) |
-                                     bit(Var::layers_on_stage) | bit(Var::params_on_gpu);
-
-/// What tells two stages with equal segments apart.
+constexpr std::uint64_t kEnds = bit(Var::first) | bit(Var::last) | bit(Var::receiving);
 constexpr std::uint64_t kOwnNumber = bit(Var::stage) | bit(Var::in_flight);
+constexpr std::uint64_t kContent = bit(Var::layers_on_stage) | bit(Var::params_on_gpu);
+constexpr std::uint64_t kStageMask = kEnds | kOwnNumber | kContent;
 
 }  // namespace
 
-CostModel::CostModel(const Problem& p)
-    : problem_(p), inventory_(p.inventory), pool_(p.module->pool()) {
+CostModel::CostModel(const Problem& p, CategoryMask counted)
+    : problem_(p), inventory_(p.inventory), pool_(p.module->pool()), counted_(counted) {
+  const std::vector<Segment>& segments = p.program->segments;
+  for (std::uint32_t i = 0; i < segments.size(); ++i)
+    if (segments[i].is_layer) begin_.push_back(begin_.empty() ? 0 : i);
+  begin_.push_back(static_cast<std::uint32_t>(segments.size()));
   collect_shape_roots();
   collect_statics();
 }
@@ -41,7 +43,7 @@ void CostModel::collect_shape_roots() {
       for (const TraceTensor& tensor : inventory_.traces[mode][t].tensors) {
         add(by_stage ? pool_.constant(0) : tensor.bytes);
         if (by_stage) stage_roots.push_back(tensor.bytes);
-        by_stage_ = by_stage_ || (pool_.depends_on(tensor.bytes) & kOwnNumber);
+        stage_vars_ |= pool_.depends_on(tensor.bytes) & kStageMask;
       }
     }
   for (const Spill& s : inventory_.spills) add(s.bytes);
@@ -61,7 +63,7 @@ void CostModel::collect_statics() {
   std::map<std::pair<std::string, Category>, std::size_t> index;
   for (std::uint32_t i = 0; i < inventory_.items.size(); ++i) {
     const Item& item = inventory_.items[i];
-    if (item.traced) continue;
+    if (item.traced || !counts(item.category)) continue;
     const bool state = !(pool_.is_constant(item.shard) && pool_.value(item.shard) == Rational(1));
     const auto [at, is_new] = index.try_emplace({item.name, item.category}, groups_.size());
     if (is_new) groups_.push_back({});
@@ -78,21 +80,30 @@ void CostModel::collect_statics() {
     statics_.push_back(st);
     roots.push_back(item.bytes);
     roots.push_back(item.shard);
-    by_stage_ =
-        by_stage_ || ((pool_.depends_on(item.bytes) | pool_.depends_on(item.shard)) & kOwnNumber);
+    stage_vars_ |= (pool_.depends_on(item.bytes) | pool_.depends_on(item.shard)) & kStageMask;
   }
   static_tape_.emplace(pool_, roots);
 }
 
 void CostModel::set(const Layout& layout) {
   const bool same_pieces = !runs_.empty() && layout.pp == layout_.pp && layout.vpp == layout_.vpp &&
+                           layout.schedule == layout_.schedule &&
                            layout.recompute == layout_.recompute &&
                            layout.stage_layers == layout_.stage_layers &&
                            layout.recompute_layers == layout_.recompute_layers;
-  layout_ = layout;
+  std::vector<StageRuns> runs = std::move(runs_);
+  set_outer(layout);
+  runs_ = std::move(runs);
   if (!same_pieces) lay_out_chunks();
+}
+
+void CostModel::set_outer(const Layout& layout) {
+  layout_ = layout;
+  runs_.clear();
   per_stage_.clear();
   kept_.clear();
+  values_.clear();
+  traced_role_ = -2;
   shape_ = &shape_for(environment(problem_, layout, 0));
 }
 
@@ -111,16 +122,20 @@ const CostModel::Shape& CostModel::shape_for(const Env& env) {
     for (const SegmentTrace& trace : traces) {
       std::vector<std::int64_t> bytes(trace.tensors.size());
       for (std::size_t t = 0; t < bytes.size(); ++t)
-        bytes[t] = tensor_value(*shape_tape_, root++, inventory_.items[trace.tensors[t].item]);
+        bytes[t] = traced_value(*shape_tape_, root++, inventory_.items[trace.tensors[t].item]);
       shape.costs.back().push_back(walk(trace, bytes));
       shape.tensors.back().push_back(std::move(bytes));
     }
   }
-  for (std::size_t i = 0; i < inventory_.spills.size(); ++i)
-    shape.spills.push_back(shape_tape_->integer(root++));
+  const auto next = [&](Category category) {
+    const std::int64_t bytes = shape_tape_->integer(root++);
+    return counts(category) ? bytes : 0;
+  };
+  for (const Spill& s : inventory_.spills)
+    shape.spills.push_back(next(inventory_.items[s.item].category));
   for (std::size_t i = 0; i < inventory_.shared.size(); ++i) {
-    shape.shared.push_back(shape_tape_->integer(root++));
-    shape.shared_gradients.push_back(shape_tape_->integer(root++));
+    shape.shared.push_back(next(Category::activations));
+    shape.shared_gradients.push_back(next(Category::activations));
   }
   for (std::size_t i = 0; i < inventory_.weight_elements.size(); ++i)
     shape.weight_elements.push_back(shape_tape_->value(root++).ceil().to_int64());
@@ -150,8 +165,8 @@ void check_bytes(const Rational& bytes, const Item& item) {
 
 }  // namespace
 
-std::int64_t CostModel::tensor_value(const Tape& tape, std::size_t i, const Item& item) {
-  return static_value(tape, i, item).to_int64();
+std::int64_t CostModel::traced_value(const Tape& tape, std::size_t i, const Item& item) const {
+  return counts(item.category) ? static_value(tape, i, item).to_int64() : 0;
 }
 
 Rational CostModel::static_value(const Tape& tape, std::size_t i, const Item& item) {
@@ -202,7 +217,7 @@ void CostModel::price_stage_traces(const Env& env) {
     auto& [bytes, segment_cost] = per_stage_[{mode, t}];
     bytes.resize(trace.tensors.size());
     for (std::size_t k = 0; k < bytes.size(); ++k)
-      bytes[k] = tensor_value(*stage_tape_, root++, inventory_.items[trace.tensors[k].item]);
+      bytes[k] = traced_value(*stage_tape_, root++, inventory_.items[trace.tensors[k].item]);
     segment_cost = walk(trace, bytes);
   }
 }
@@ -244,7 +259,7 @@ Presence presence(const Lifetime& life) {
   return p;
 }
 
-void CostModel::add_static(StageCost& s, const Item& item, Bytes bytes) const {
+void CostModel::add_static(StaticSums& s, const Item& item, Bytes bytes) const {
   if (item.lifetime.kind == LifetimeKind::microbatch) {
     s.shared += bytes;
     return;
@@ -263,13 +278,14 @@ void CostModel::add_static(StageCost& s, const Item& item, Bytes bytes) const {
   if (p.between) s.between += bytes;
 }
 
-void CostModel::price_statics(StageCost& s, const Env& env) {
+StaticSums CostModel::sum_statics(const StaticValues& values, const StageRuns& runs,
+                                  StageCost* itemised) const {
   std::vector<std::int64_t> count(inventory_.traces.front().size(), 0);
-  for (const ChunkCost& c : s.chunks)
-    for (const Run& r : c.runs) count[r.trace] += r.count;
-  static_tape_->run(env);
-  s.growing.assign(count.size(), {});
+  for (const std::vector<Run>& chunk : runs)
+    for (const Run& r : chunk) count[r.trace] += r.count;
+  StaticSums s;
   s.grown.assign(count.size(), 0);
+  if (itemised != nullptr) itemised->growing.assign(count.size(), {});
   for (const Group& group : groups_) {
     Rational sum = 0, shard = 1;
     std::int64_t largest = 0;
@@ -277,16 +293,16 @@ void CostModel::price_statics(StageCost& s, const Env& env) {
     std::vector<const std::string*> keys;
     for (std::uint32_t i : group.statics) {
       const Static& st = statics_[i];
-      const Item& item = inventory_.items[st.item];
       std::int64_t instances = st.trace == kNone ? 1 : count[st.trace];
       if (instances == 0 || (st.absent_with != kNone && count[st.absent_with] > 0)) continue;
-      Rational bytes = static_value(*static_tape_, 2 * i, item);
+      Rational bytes = values.bytes[i];
       if (bytes.is_zero()) continue;
+      const Item& item = inventory_.items[st.item];
       if (group.state) {
-        shard = static_value(*static_tape_, 2 * i + 1, item);
+        shard = values.shards[i];
         if (st.grows) {
           const std::int64_t each = (bytes / shard).ceil().to_int64();
-          s.growing[st.trace].push_back({st.item, each});
+          if (itemised != nullptr) itemised->growing[st.trace].push_back({st.item, each});
           s.grown[st.trace] += each;
         }
       } else {
@@ -308,27 +324,70 @@ void CostModel::price_statics(StageCost& s, const Env& env) {
     const std::int64_t total = (sum / shard).ceil().to_int64() + largest;
     const Item& item = inventory_.items[first];
     const Bytes bytes{total, item.outside ? total : in_blocks(total)};
-    s.statics.push_back({first, bytes});
+    if (itemised != nullptr) itemised->statics.push_back({first, bytes});
     if (item.outside)
       s.outside += total;
     else
       add_static(s, item, bytes);
   }
+  price_shared(s, runs);
+  return s;
 }
 
-void CostModel::prepare_env(std::int64_t stage) {
+void CostModel::prepare_env(std::int64_t stage, const StageRuns& runs) {
   env_ = environment(problem_, layout_, stage);
-  std::int64_t params = 0;
-  for (const std::vector<Run>& runs : runs_[static_cast<std::size_t>(stage)])
-    for (const Run& r : runs) params += r.count * shape_->weight_elements[r.trace];
+  std::int64_t params = 0, layers = 0;
+  for (const std::vector<Run>& chunk : runs)
+    for (const Run& r : chunk) {
+      params += r.count * shape_->weight_elements[r.trace];
+      if (r.trace < problem_.program->class_count) layers += r.count;
+    }
   env_[Var::params_on_gpu] = params;
-  price_stage_traces(env_);
+  env_[Var::layers_on_stage] = layers;
 }
 
-void CostModel::price_shared(StageCost& s) const {
+std::int64_t CostModel::role(std::int64_t stage) const {
+  if ((stage_vars_ & kContent) != 0) return -1;
+  if ((stage_vars_ & kOwnNumber) != 0) return stage;
+  if (stage_vars_ == 0) return 0;
+  return (stage == 0 ? 1 : 0) + (stage == layout_.pp - 1 ? 2 : 0);
+}
+
+const CostModel::StaticValues& CostModel::values_of(std::int64_t stage, const StageRuns& runs) {
+  const std::int64_t role = this->role(stage);
+  if (role >= 0)
+    if (const auto at = values_.find(role); at != values_.end()) {
+      if (traced_role_ != role && !stage_traces_.empty()) {
+        prepare_env(stage, runs);
+        price_stage_traces(env_);
+        traced_role_ = role;
+      }
+      return at->second;
+    }
+  prepare_env(stage, runs);
+  price_stage_traces(env_);
+  traced_role_ = role;
+  static_tape_->run(env_);
+  StaticValues& values = role >= 0 ? values_[role] : own_values_;
+  values.bytes.resize(statics_.size());
+  values.shards.resize(statics_.size());
+  for (std::size_t i = 0; i < statics_.size(); ++i) {
+    const Item& item = inventory_.items[statics_[i].item];
+    values.bytes[i] = static_value(*static_tape_, 2 * i, item);
+    values.shards[i] = static_value(*static_tape_, 2 * i + 1, item);
+  }
+  return values;
+}
+
+StaticSums CostModel::statics(std::int64_t stage, const StageRuns& runs) {
+  return sum_statics(values_of(stage, runs), runs, nullptr);
+}
+
+void CostModel::price_shared(StaticSums& s, const StageRuns& runs) const {
+  if (inventory_.shared.empty()) return;
   std::int64_t first = INT64_MAX, last = -1;
-  for (const ChunkCost& c : s.chunks)
-    for (const Run& r : c.runs) {
+  for (const std::vector<Run>& chunk : runs)
+    for (const Run& r : chunk) {
       first = std::min<std::int64_t>(first, r.first_segment);
       last = std::max<std::int64_t>(last, r.first_segment + r.count - 1);
     }
@@ -343,24 +402,25 @@ void CostModel::price_shared(StageCost& s) const {
 const StageCost& CostModel::kept_stage(std::int64_t stage) {
   for (const Kept& k : kept_)
     if (k.stage == stage || alike(k.stage, stage)) return k.cost;
-  prepare_env(stage);
+  const StageRuns& runs = runs_[static_cast<std::size_t>(stage)];
   StageCost s;
-  for (const std::vector<Run>& runs : runs_[static_cast<std::size_t>(stage)]) {
+  static_cast<StaticSums&>(s) = sum_statics(values_of(stage, runs), runs, &s);
+  for (const std::vector<Run>& chunk : runs) {
     s.chunks.emplace_back();
-    s.chunks.back().runs = runs;
+    s.chunks.back().runs = chunk;
+    price_chunk(s, s.chunks.back());
   }
-  price_statics(s, env_);
-  for (ChunkCost& c : s.chunks) price_chunk(s, c);
-  price_shared(s);
   kept_.push_back({stage, std::move(s)});
   return kept_.back().cost;
 }
 
 StageCost CostModel::stage(std::int64_t stage) {
   StageCost s = kept_stage(stage);
-  prepare_env(stage);
+  const StageRuns& runs = runs_[static_cast<std::size_t>(stage)];
+  values_of(stage, runs);
+  prepare_env(stage, runs);
   for (std::size_t k = 0; k < s.chunks.size(); ++k)
-    s.chunks[k].runs = runs_[static_cast<std::size_t>(stage)][k];
+    s.chunks[k].runs = runs[k];
   s.holdings = holdings_of(stage);
   return s;
 }

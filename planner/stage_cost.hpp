@@ -11,6 +11,7 @@
 
 #include "planner/layout.hpp"
 #include "planner/schedule.hpp"
+#include "planner/stages.hpp"
 
 /// The arithmetic behind peak.hpp: what one stage holds at each of its candidate moments.
 namespace plimsoll {
@@ -91,18 +92,25 @@ Presence presence(const Lifetime&);
 /// Rows of the inventory with bytes.
 using ItemRows = std::vector<std::pair<std::uint32_t, std::int64_t>>;
 
-struct StageCost {
-  std::vector<ChunkCost> chunks;
-  std::vector<StaticBytes> statics;
-  Bytes shared, shared_gradients;  ///< of values that several segments read, a micro-batch
-  std::vector<Holding> holdings;
-  // Sums of statics by when they are live; `outside` bytes are kept apart.
+/// What a stage holds outside its traces, by when it is live; `outside` bytes are kept apart.
+struct StaticSums {
   Bytes forward[2], backward[2], update,
       between;                                ///< [1]: with the gradients that a step accumulates
   Bytes forward_first[2], backward_first[2];  ///< before the first optimizer step
+  Bytes shared, shared_gradients;  ///< of values that several segments read, a micro-batch
   std::int64_t outside = 0;
-  std::vector<ItemRows> growing;    ///< by trace: gradients that a segment's backward leaves
-  std::vector<std::int64_t> grown;  ///< their sums
+  std::vector<std::int64_t> grown;  ///< by trace: gradients that a segment's backward leaves
+};
+
+/// By chunk, the segments that a stage holds.
+using StageRuns = std::vector<std::vector<Run>>;
+
+struct StageCost : StaticSums {
+  std::vector<ChunkCost> chunks;
+  // For a bill; a search leaves them empty.
+  std::vector<StaticBytes> statics;
+  std::vector<ItemRows> growing;  ///< by trace: the rows that `grown` adds up
+  std::vector<Holding> holdings;
 };
 
 /// A candidate moment with its bytes.
@@ -112,16 +120,40 @@ struct Moment {
   Bytes bytes;
 };
 
+/// Categories whose items count, as bits: all of them but where a search asks what clashes.
+using CategoryMask = std::uint32_t;
+inline constexpr CategoryMask kEverything = ~CategoryMask{0};
+
 /// Evaluates an inventory at layouts. Keeps the segments' costs of equal shapes.
 class CostModel {
  public:
-  explicit CostModel(const Problem&);
+  explicit CostModel(const Problem&, CategoryMask counted = kEverything);
 
   /// Prepares a layout; the stages can be asked for then. Throws ArithmeticError on overflow.
   void set(const Layout&);
   StageCost stage(std::int64_t stage);
   /// The largest moment of a stage alone, and what lies outside the allocator.
   Bytes most(std::int64_t stage, std::int64_t& outside);
+
+  // -- For a search over what stages hold
+  /// Prepares a layout without its lists.
+  void set_outer(const Layout&);
+  /// The segments of a stage with these chunks, nothing recomputed.
+  StageRuns runs(const std::vector<Piece>&) const;
+  /// The same with \a mode on the layers: where it is full, on the first of each chunk, \a
+  /// recomputed in all.
+  static StageRuns recompute(const StageRuns&, RecomputeMode mode, std::int64_t recomputed,
+                             const Inventory&);
+  /// Stages of one role hold equal bytes where they hold equal segments and micro-batches.
+  /// -1: no two do.
+  std::int64_t role(std::int64_t stage) const;
+  /// What a stage that holds \a runs holds outside its traces.
+  StaticSums statics(std::int64_t stage, const StageRuns& runs);
+  /// The largest moment of a stage that holds \a runs, whose static part is \a sums.
+  Bytes most(std::int64_t stage, const StaticSums& sums, const StageRuns& runs);
+  /// Live bytes that fully recomputing one more layer of such a stage can take off a moment at most.
+  std::int64_t most_dropped(std::int64_t stage, const StageRuns& runs);
+
   /// Candidate moments, largest first.
   std::vector<Moment> moments(const StageCost&, bool first_step) const;
   /// The variables at the stage last asked for.
@@ -156,25 +188,35 @@ class CostModel {
     StageCost cost;
   };
 
+  /// Bytes and shards of the statics on one stage.
+  struct StaticValues {
+    std::vector<Rational> bytes, shards;
+  };
+
   const StageCost& kept_stage(std::int64_t stage);
   bool alike(std::int64_t a, std::int64_t b) const;
-  void prepare_env(std::int64_t stage);
-  void price_shared(StageCost&) const;
+  void prepare_env(std::int64_t stage, const StageRuns&);
+  const StaticValues& values_of(std::int64_t stage, const StageRuns&);
+  void price_shared(StaticSums&, const StageRuns&) const;
+  bool counts(Category c) const { return counted_ >> static_cast<unsigned>(c) & 1; }
   const std::vector<Holding>& holdings_of(std::int64_t stage);
-  Bytes moment_bytes(const StageCost&, const Holding&, bool first_step) const;
+  Bytes moment_bytes(const StaticSums&, const std::vector<ChunkCost>&, const Holding&,
+                     bool first_step) const;
   void lay_out_chunks();
   void collect_shape_roots();
   void collect_statics();
   const Shape& shape_for(const Env&);
   SegmentCost walk(const SegmentTrace&, const std::vector<std::int64_t>& bytes) const;
   void price_stage_traces(const Env&);
-  void price_chunk(const StageCost&, ChunkCost&) const;
-  ChunkPeak peak_of(const StageCost&, const ChunkCost&, bool backward, bool gradients_grow) const;
+  void price_chunk(const StaticSums&, ChunkCost&) const;
+  ChunkPeak peak_of(const StaticSums&, const std::vector<Run>&, bool backward,
+                    bool gradients_grow) const;
   std::int64_t spill(std::uint32_t trace, bool backward, bool late) const;
-  void price_statics(StageCost&, const Env&);
-  void add_static(StageCost&, const Item&, Bytes) const;
+  /// Rows go to \a itemised where it is given.
+  StaticSums sum_statics(const StaticValues&, const StageRuns&, StageCost* itemised) const;
+  void add_static(StaticSums&, const Item&, Bytes) const;
   /// Root \a i of a tape, as \a item's bytes. Throws PriceError at the item where there are none.
-  static std::int64_t tensor_value(const Tape&, std::size_t i, const Item& item);
+  std::int64_t traced_value(const Tape&, std::size_t i, const Item& item) const;
   static Rational static_value(const Tape&, std::size_t i, const Item& item);
 
   const Problem& problem_;
@@ -188,12 +230,18 @@ class CostModel {
   std::vector<std::pair<RecomputeMode, std::uint32_t>> stage_traces_;
   std::map<std::vector<std::int64_t>, Shape> shapes_;
   const Shape* shape_ = nullptr;
-  std::vector<std::vector<std::vector<Run>>> runs_;  ///< [stage][chunk]
+  std::vector<StageRuns> runs_;  ///< by stage; empty after set_outer()
+  std::vector<std::uint32_t> begin_;  ///< by layer: its first segment; one past the last at the end
   std::map<std::pair<RecomputeMode, std::uint32_t>,
            std::pair<std::vector<std::int64_t>, SegmentCost>>
       per_stage_;
   std::vector<Static> statics_;  ///< items that are not traced
-  bool by_stage_ = false;        ///< something depends on the stage's number itself
+  std::uint64_t stage_vars_ = 0;  ///< of the variables that tell stages apart, those that are read
+  CategoryMask counted_;
+  std::map<std::int64_t, StaticValues> values_;  ///< by role, of the prepared layout
+  StaticValues own_values_;                      ///< of a stage without a role
+  std::int64_t traced_role_ = -2;                ///< of what per_stage_ holds
+  std::vector<ChunkCost> scratch_;
   std::vector<Kept> kept_;
   std::vector<Group> groups_;
   std::map<std::array<std::int64_t, 5>, std::vector<Holding>> holdings_;

@@ -4,60 +4,73 @@
 // Which segments a stage's chunks hold, and the most that they hold at once.
 
 #include <algorithm>
+#include <numeric>
 
 #include "planner/stage_cost.hpp"
 
 namespace plimsoll {
 
-/// The segments of each chunk of each stage in order, equal neighbours together. Chunk k of stage r
-/// is the (k * pp + r)-th piece of the model; the fully recomputed layers of a stage are the first
-/// of its chunks.
-void CostModel::lay_out_chunks() {
-  const Program& program = *problem_.program;
-  const std::int64_t v = layout_.vpp;
-  runs_.assign(static_cast<std::size_t>(layout_.pp),
-               std::vector<std::vector<Run>>(static_cast<std::size_t>(v)));
-  std::uint32_t segment = 0;
-  for (std::int64_t piece = 0; piece < v * layout_.pp; ++piece) {
-    const auto r = static_cast<std::size_t>(piece % layout_.pp);
-    const std::int64_t k = piece / layout_.pp;
-    const std::int64_t layers = layout_.stage_layers[r] / v;
-    std::int64_t full = 0;
-    if (layout_.recompute == 1) {
-      const std::int64_t on_stage =
-          layout_.recompute_layers.empty() ? layout_.stage_layers[r] : layout_.recompute_layers[r];
-      full = on_stage / v + (k < on_stage % v ? 1 : 0);
-    }
-    const bool last_piece = piece == v * layout_.pp - 1;
-    std::vector<Run>& runs = runs_[r][static_cast<std::size_t>(k)];
-    std::int64_t seen = 0;  // layers of this piece so far
-    for (; segment < program.segments.size(); ++segment) {
-      const Segment& s = program.segments[segment];
-      // Root segments after a piece's last layer lie with it; those in front of layer 0 with that.
-      if (s.is_layer && seen == layers && !last_piece) break;
-      const RecomputeMode mode = !s.is_layer              ? 0
-                                 : layout_.recompute == 1 ? (seen < full ? 1 : 0)
-                                                          : layout_.recompute;
-      if (s.is_layer) ++seen;
-      const std::uint32_t trace = inventory_.trace_of(segment);
-      if (!runs.empty() && s.is_layer && runs.back().trace == trace && runs.back().mode == mode)
-        ++runs.back().count;
+StageRuns CostModel::runs(const std::vector<Piece>& chunks) const {
+  const std::vector<Segment>& segments = problem_.program->segments;
+  StageRuns all;
+  for (const Piece& piece : chunks) {
+    std::vector<Run>& out = all.emplace_back();
+    // Root segments lie with the layer in front of them, those before layer 0 with that.
+    const std::uint32_t end = begin_[static_cast<std::size_t>(piece.first + piece.count)];
+    for (std::uint32_t i = begin_[static_cast<std::size_t>(piece.first)]; i < end; ++i) {
+      const std::uint32_t trace = inventory_.trace_of(i);
+      if (!out.empty() && segments[i].is_layer && out.back().trace == trace)
+        ++out.back().count;
       else
-        runs.push_back({trace, mode, 1, segment});
+        out.push_back({trace, 0, 1, i});
     }
+  }
+  return all;
+}
+
+StageRuns CostModel::recompute(const StageRuns& runs, RecomputeMode mode, std::int64_t recomputed,
+                               const Inventory& inventory) {
+  if (mode == 0) return runs;
+  const std::size_t classes = inventory.program->class_count;
+  const auto vpp = static_cast<std::int64_t>(runs.size());
+  StageRuns all;
+  for (std::int64_t k = 0; k < vpp; ++k) {
+    std::vector<Run>& out = all.emplace_back();
+    std::int64_t left = recomputed_of_chunk(recomputed, vpp, k);
+    for (Run r : runs[static_cast<std::size_t>(k)]) {
+      const bool layer = r.trace < classes;
+      const std::int64_t again =
+          !layer ? 0 : mode == kFullRecompute ? std::min(left, r.count) : r.count;
+      if (again > 0) out.push_back({r.trace, mode, again, r.first_segment});
+      left -= again;
+      r.first_segment += static_cast<std::uint32_t>(again);
+      r.count -= again;
+      if (r.count > 0) out.push_back(r);
+    }
+  }
+  return all;
+}
+
+void CostModel::lay_out_chunks() {
+  runs_.clear();
+  const auto on_stages = pieces(*problem_.program, layout_);
+  for (std::size_t i = 0; i < on_stages.size(); ++i) {
+    const std::int64_t full =
+        layout_.recompute_layers.empty() ? layout_.stage_layers[i] : layout_.recompute_layers[i];
+    runs_.push_back(recompute(runs(on_stages[i]), layout_.recompute, full, inventory_));
   }
 }
 
-ChunkPeak CostModel::peak_of(const StageCost& stage, const ChunkCost& chunk, bool backward,
+ChunkPeak CostModel::peak_of(const StaticSums& stage, const std::vector<Run>& runs, bool backward,
                              bool gradients_grow) const {
   ChunkPeak best;
   best.bytes = {-1, -1};
   std::int64_t grown_after = 0;
   if (gradients_grow)
-    for (const Run& r : chunk.runs) grown_after += r.count * stage.grown[r.trace];
+    for (const Run& r : runs) grown_after += r.count * stage.grown[r.trace];
   Bytes before;
-  for (std::size_t i = 0; i < chunk.runs.size(); ++i) {
-    const Run& r = chunk.runs[i];
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Run& r = runs[i];
     const SegmentCost& c = cost(r);
     const std::int64_t grown_each = gradients_grow ? stage.grown[r.trace] : 0;
     const std::int64_t candidates[] = {0, 1, r.count - 2, r.count - 1};
@@ -66,9 +79,9 @@ ChunkPeak CostModel::peak_of(const StageCost& stage, const ChunkCost& chunk, boo
       Bytes here = before + at * c.saved + (backward ? c.backward : c.forward);
       const auto neighbour = [&](bool earlier, bool late) {
         const bool same = earlier ? at > 0 : at + 1 < r.count;
-        if (!same && (earlier ? i == 0 : i + 1 == chunk.runs.size())) return;
+        if (!same && (earlier ? i == 0 : i + 1 == runs.size())) return;
         const std::int64_t extra =
-            spill(same ? r.trace : chunk.runs[earlier ? i - 1 : i + 1].trace, backward, late);
+            spill(same ? r.trace : runs[earlier ? i - 1 : i + 1].trace, backward, late);
         here += {extra, in_blocks(extra)};
       };
       if (!inventory_.spills.empty()) {
@@ -87,11 +100,12 @@ ChunkPeak CostModel::peak_of(const StageCost& stage, const ChunkCost& chunk, boo
   return best;
 }
 
-void CostModel::price_chunk(const StageCost& stage, ChunkCost& c) const {
+void CostModel::price_chunk(const StaticSums& stage, ChunkCost& c) const {
+  c.saved = {};
   for (const Run& r : c.runs) c.saved += r.count * cost(r).saved;
-  c.forward = peak_of(stage, c, false, false);
-  c.backward = peak_of(stage, c, true, false);
-  c.first_backward = peak_of(stage, c, true, true);
+  c.forward = peak_of(stage, c.runs, false, false);
+  c.backward = peak_of(stage, c.runs, true, false);
+  c.first_backward = peak_of(stage, c.runs, true, true);
 }
 
 ItemRows CostModel::spilled(std::uint32_t trace, bool backward, bool late) const {
@@ -115,7 +129,8 @@ std::int64_t CostModel::spill(std::uint32_t trace, bool backward, bool late) con
 /// Do two stages hold the same segments, so that only the micro-batches in flight tell them apart?
 bool CostModel::alike(std::int64_t a, std::int64_t b) const {
   const std::int64_t last = layout_.pp - 1;
-  if (by_stage_ || !inventory_.shared.empty() || (a == 0) != (b == 0) || (a == last) != (b == last))
+  if (role(a) < 0 || role(a) != role(b) || !inventory_.shared.empty() ||
+      (a == 0) != (b == 0) || (a == last) != (b == last))
     return false;
   const auto& x = runs_[static_cast<std::size_t>(a)];
   const auto& y = runs_[static_cast<std::size_t>(b)];
@@ -137,16 +152,17 @@ const std::vector<Holding>& CostModel::holdings_of(std::int64_t stage) {
   return at->second;
 }
 
-Bytes CostModel::moment_bytes(const StageCost& s, const Holding& h, bool first_step) const {
+Bytes CostModel::moment_bytes(const StaticSums& s, const std::vector<ChunkCost>& chunks,
+                              const Holding& h, bool first_step) const {
   const int g = h.gradients == 2;
   Bytes bytes = h.backward ? (first_step ? s.backward_first[g] : s.backward[g])
                            : (first_step ? s.forward_first[g] : s.forward[g]);
   std::int64_t micro_batches = 0;
   for (std::size_t k = 0; k < h.alive.size(); ++k) {
-    bytes += h.alive[k] * s.chunks[k].saved;
+    bytes += h.alive[k] * chunks[k].saved;
     micro_batches = std::max<std::int64_t>(micro_batches, h.alive[k]);
   }
-  const ChunkCost& c = s.chunks[static_cast<std::size_t>(h.chunk)];
+  const ChunkCost& c = chunks[static_cast<std::size_t>(h.chunk)];
   bytes = bytes - c.saved;
   bytes += (!h.backward ? c.forward : h.gradients == 1 ? c.first_backward : c.backward).bytes;
   bytes += micro_batches * s.shared;
@@ -162,17 +178,51 @@ Bytes CostModel::most(std::int64_t stage, std::int64_t& outside) {
   const auto consider = [&](const Bytes& b) {
     if (b.live > best.live) best = b;
   };
-  for (const Holding& h : holdings_of(stage)) consider(moment_bytes(s, h, false));
+  for (const Holding& h : holdings_of(stage)) consider(moment_bytes(s, s.chunks, h, false));
   consider(s.update);
   consider(s.between);
   return best;
+}
+
+Bytes CostModel::most(std::int64_t stage, const StaticSums& sums, const StageRuns& runs) {
+  values_of(stage, runs);  // traces that depend on the stage
+  scratch_.resize(runs.size());
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    scratch_[k].runs.assign(runs[k].begin(), runs[k].end());
+    price_chunk(sums, scratch_[k]);
+  }
+  Bytes best{-1, -1};
+  const auto consider = [&](const Bytes& b) {
+    if (b.live > best.live) best = b;
+  };
+  for (const Holding& h : holdings_of(stage)) consider(moment_bytes(sums, scratch_, h, false));
+  consider(sums.update);
+  consider(sums.between);
+  return best;
+}
+
+std::int64_t CostModel::most_dropped(std::int64_t stage, const StageRuns& runs) {
+  std::int64_t alive = 0;
+  for (const Holding& h : holdings_of(stage))
+    alive = std::max(alive, std::accumulate(h.alive.begin(), h.alive.end(), std::int64_t{0}));
+  std::int64_t saved = 0, transient = 0;
+  for (const std::vector<Run>& chunk : runs)
+    for (const Run& r : chunk) {
+      if (r.trace >= problem_.program->class_count) continue;
+      const SegmentCost& none = cost({r.trace, 0, 1, 0});
+      const SegmentCost& full = cost({r.trace, kFullRecompute, 1, 0});
+      saved = std::max(saved, none.saved.live - full.saved.live);
+      transient = std::max({transient, none.forward.live - full.forward.live,
+                            none.backward.live - full.backward.live});
+    }
+  return alive * saved + transient;
 }
 
 std::vector<Moment> CostModel::moments(const StageCost& s, bool first_step) const {
   std::vector<Moment> list;
   for (std::size_t i = 0; i < s.holdings.size(); ++i)
     list.push_back({s.holdings[i].backward ? Moment::backward : Moment::forward, i,
-                    moment_bytes(s, s.holdings[i], first_step)});
+                    moment_bytes(s, s.chunks, s.holdings[i], first_step)});
   list.push_back({Moment::update, 0, s.update});
   list.push_back({Moment::between, 0, s.between});
   std::stable_sort(list.begin(), list.end(),
