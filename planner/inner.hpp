@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "planner/layout.hpp"
-#include "planner/peak.hpp"
+#include "planner/stage_cost.hpp"
 #include "planner/time.hpp"
 
 /// The inner problem of a search: how many layers, and how many of them recomputed, each stage of
@@ -33,7 +33,8 @@ class Inner {
  public:
   static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
-  Inner(const Problem&, Pricer&, Clock&);
+  /// \a counted: categories that count as memory; all of them but where a search asks what clashes.
+  Inner(const Problem&, Clock&, CategoryMask counted = kEverything);
   ~Inner();
 
   /// The outer layout; its lists are ignored but stage_pool. \a cap: bytes that a stage's peak may
@@ -53,6 +54,10 @@ class Inner {
   /// With \a recomputed of its count * chunks() layers.
   StageChoice with(std::int64_t stage, std::int64_t offset, std::int64_t count,
                    std::int64_t recomputed);
+  /// Can no stage that holds these layers and more fit, whatever is recomputed?
+  bool hopeless(std::int64_t stage, std::int64_t offset, std::int64_t count);
+  /// ns of one micro-batch of it with nothing recomputed.
+  std::int64_t least_pace(std::int64_t stage, std::int64_t offset, std::int64_t count);
   /// Peak bytes of it, all that peak() counts.
   std::int64_t bytes(std::int64_t stage, std::int64_t offset, std::int64_t count,
                      std::int64_t recomputed);
@@ -79,7 +84,12 @@ std::optional<InnerSolution> solve(Inner&, const Problem&, std::int64_t cutoff =
 /// The same by trying every list: for tests.
 std::optional<InnerSolution> solve_by_trying(Inner&, const Problem&);
 
-/// The least peak that any way of dealing the layers has, and the fastest of those.
-std::optional<InnerSolution> solve_for_peak(Inner&, const Problem&, const Layout& outer);
+/// Is there a way that fits at all?
+bool feasible(Inner&);
+
+/// The least peak, at most \a cap, that any way of dealing the layers of \a outer has, and the
+/// fastest of those.
+std::optional<InnerSolution> solve_for_peak(Inner&, const Problem&, const Layout& outer,
+                                            std::int64_t cap = Inner::kNoLimit);
 
 }  // namespace plimsoll

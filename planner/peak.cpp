@@ -18,14 +18,11 @@ const Gpu& gpu_of(const Problem& p, const Layout& l, std::int64_t stage) {
   return p.cluster->pools[l.stage_pool[static_cast<std::size_t>(stage)]].gpu;
 }
 
-Int128 hbm_of(const Problem& p, const Layout& l, std::int64_t stage) {
+}  // namespace
+
+Int128 usable_memory(const Problem& p, const Layout& l, std::int64_t stage) {
   return gpu_of(p, l, stage).memory - p.cluster->occupied;
 }
-
-/// What the driver must have free: segments of the allocator, and what lies outside it.
-struct Footprint {
-  std::int64_t allocated = 0, reserved = 0, peak = 0;
-};
 
 Footprint footprint(const Inventory& inventory, const Bytes& bytes, std::int64_t outside) {
   Footprint f;
@@ -34,8 +31,6 @@ Footprint footprint(const Inventory& inventory, const Bytes& bytes, std::int64_t
   f.peak = f.reserved + outside;
   return f;
 }
-
-}  // namespace
 
 struct Pricer::Impl {
   explicit Impl(const Problem& p) : problem(p), model(p) {}
@@ -58,7 +53,7 @@ Pricer::Peak Pricer::peak(const Layout& l) {
     std::int64_t outside = 0;
     const Bytes most = impl_->model.most(stage, outside);
     const Int128 bytes = footprint(p.inventory, most, outside).peak;
-    const Int128 left = hbm_of(p, l, stage) - bytes;
+    const Int128 left = usable_memory(p, l, stage) - bytes;
     if (stage == 0 || left < worst.headroom_bytes) {
       worst.headroom_bytes = left;
       worst.bytes = bytes;
@@ -125,7 +120,7 @@ Bill bill(const Problem& p, const Layout& l) {
   Int128 least = 0;
   for (std::int64_t stage = 0; stage < l.pp; ++stage) {
     result.stages.push_back(bill_stage(p, l, model, stage));
-    const Int128 left = hbm_of(p, l, stage) - result.stages.back().peak_bytes;
+    const Int128 left = usable_memory(p, l, stage) - result.stages.back().peak_bytes;
     if (stage == 0 || left < least) {
       least = left;
       result.peak_stage = stage;
@@ -133,7 +128,7 @@ Bill bill(const Problem& p, const Layout& l) {
   }
   const StageBill& worst = result.stages[static_cast<std::size_t>(result.peak_stage)];
   result.peak_bytes = worst.peak_bytes;
-  result.hbm_bytes = hbm_of(p, l, result.peak_stage);
+  result.hbm_bytes = usable_memory(p, l, result.peak_stage);
   result.fits = result.peak_bytes <= result.hbm_bytes;
   // Within the framework's margin of the memory, on either side, nobody should promise.
   const Rational margin = Rational::integer(result.peak_bytes) * p.inventory.margin;

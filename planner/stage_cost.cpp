@@ -419,8 +419,7 @@ StageCost CostModel::stage(std::int64_t stage) {
   const StageRuns& runs = runs_[static_cast<std::size_t>(stage)];
   values_of(stage, runs);
   prepare_env(stage, runs);
-  for (std::size_t k = 0; k < s.chunks.size(); ++k)
-    s.chunks[k].runs = runs[k];
+  for (std::size_t k = 0; k < s.chunks.size(); ++k) s.chunks[k].runs = runs[k];
   s.holdings = holdings_of(stage);
   return s;
 }

@@ -120,6 +120,15 @@ struct Moment {
   Bytes bytes;
 };
 
+/// What the driver must have free: segments of the allocator, and what lies outside it.
+struct Footprint {
+  std::int64_t allocated = 0, reserved = 0, peak = 0;
+};
+Footprint footprint(const Inventory&, const Bytes&, std::int64_t outside);
+
+/// Of the GPU of a stage, less what others occupy.
+Int128 usable_memory(const Problem&, const Layout&, std::int64_t stage);
+
 /// Categories whose items count, as bits: all of them but where a search asks what clashes.
 using CategoryMask = std::uint32_t;
 inline constexpr CategoryMask kEverything = ~CategoryMask{0};
@@ -151,7 +160,8 @@ class CostModel {
   StaticSums statics(std::int64_t stage, const StageRuns& runs);
   /// The largest moment of a stage that holds \a runs, whose static part is \a sums.
   Bytes most(std::int64_t stage, const StaticSums& sums, const StageRuns& runs);
-  /// Live bytes that fully recomputing one more layer of such a stage can take off a moment at most.
+  /// Live bytes that fully recomputing one more layer of such a stage can take off a moment at
+  /// most.
   std::int64_t most_dropped(std::int64_t stage, const StageRuns& runs);
 
   /// Candidate moments, largest first.
@@ -230,12 +240,12 @@ class CostModel {
   std::vector<std::pair<RecomputeMode, std::uint32_t>> stage_traces_;
   std::map<std::vector<std::int64_t>, Shape> shapes_;
   const Shape* shape_ = nullptr;
-  std::vector<StageRuns> runs_;  ///< by stage; empty after set_outer()
+  std::vector<StageRuns> runs_;       ///< by stage; empty after set_outer()
   std::vector<std::uint32_t> begin_;  ///< by layer: its first segment; one past the last at the end
   std::map<std::pair<RecomputeMode, std::uint32_t>,
            std::pair<std::vector<std::int64_t>, SegmentCost>>
       per_stage_;
-  std::vector<Static> statics_;  ///< items that are not traced
+  std::vector<Static> statics_;   ///< items that are not traced
   std::uint64_t stage_vars_ = 0;  ///< of the variables that tell stages apart, those that are read
   CategoryMask counted_;
   std::map<std::int64_t, StaticValues> values_;  ///< by role, of the prepared layout

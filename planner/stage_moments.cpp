@@ -39,8 +39,9 @@ StageRuns CostModel::recompute(const StageRuns& runs, RecomputeMode mode, std::i
     std::int64_t left = recomputed_of_chunk(recomputed, vpp, k);
     for (Run r : runs[static_cast<std::size_t>(k)]) {
       const bool layer = r.trace < classes;
-      const std::int64_t again =
-          !layer ? 0 : mode == kFullRecompute ? std::min(left, r.count) : r.count;
+      const std::int64_t again = !layer                   ? 0
+                                 : mode == kFullRecompute ? std::min(left, r.count)
+                                                          : r.count;
       if (again > 0) out.push_back({r.trace, mode, again, r.first_segment});
       left -= again;
       r.first_segment += static_cast<std::uint32_t>(again);
@@ -129,8 +130,8 @@ std::int64_t CostModel::spill(std::uint32_t trace, bool backward, bool late) con
 /// Do two stages hold the same segments, so that only the micro-batches in flight tell them apart?
 bool CostModel::alike(std::int64_t a, std::int64_t b) const {
   const std::int64_t last = layout_.pp - 1;
-  if (role(a) < 0 || role(a) != role(b) || !inventory_.shared.empty() ||
-      (a == 0) != (b == 0) || (a == last) != (b == last))
+  if (role(a) < 0 || role(a) != role(b) || !inventory_.shared.empty() || (a == 0) != (b == 0) ||
+      (a == last) != (b == last))
     return false;
   const auto& x = runs_[static_cast<std::size_t>(a)];
   const auto& y = runs_[static_cast<std::size_t>(b)];

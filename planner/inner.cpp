@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "planner/inner.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "lang/diagnostics.hpp"
+
+namespace plimsoll {
+
+namespace {
+
+/// What stages can hold, alike ones once. Made once for each number of chunks and way of folding.
+struct Contents {
+  struct Content {
+    StageRuns runs;  ///< nothing recomputed
+    std::vector<Piece> pieces;
+    std::int64_t layers = 0;
+    StageRuns recomputed;  ///< all layers, in mode `recomputed_mode`
+    RecomputeMode recomputed_mode = 0;
+  };
+  std::int64_t round = 0;
+  std::vector<std::int32_t> ids;  ///< [offset * (round + 1) + count]; -1: not asked for yet
+  std::vector<Content> list;
+  std::map<std::vector<std::uint32_t>, std::int32_t> index;
+};
+
+}  // namespace
+
+struct Inner::Impl {
+  /// What is known of a content on the outer layout at hand.
+  struct Timed {
+    std::uint32_t stamp = 0;
+    StageTime time;  ///< nothing recomputed, or all layers in the framework's mode
+  };
+  struct Sums {
+    std::uint32_t stamp = 0;
+    StaticSums sums;
+  };
+  struct Chosen {
+    std::uint32_t stamp = 0;
+    StageChoice choice;
+  };
+
+  const Problem& problem;
+  Clock& clock;
+  CostModel model;
+  LayerIndex index;
+  std::map<std::pair<std::int64_t, bool>, Contents> tables;
+  Contents* contents = nullptr;
+  Layout outer;
+  Composition composed;
+  std::vector<std::int64_t> caps;   ///< by stage
+  std::vector<std::int64_t> roles;  ///< by stage, counted from 0
+  std::int64_t role_count = 1;
+  std::uint32_t stamp = 0;
+  std::vector<Timed> timed;    ///< [content * pools + pool]
+  std::vector<Sums> sums;      ///< [content * roles + role]
+  std::vector<Chosen> chosen;  ///< [content * stages + stage]
+
+  Impl(const Problem& p, Clock& c, CategoryMask counted)
+      : problem(p), clock(c), model(p, counted), index(*p.program, p.inventory) {}
+
+  std::size_t pool_of(std::int64_t stage) const {
+    return outer.stage_pool.empty() ? 0 : outer.stage_pool[static_cast<std::size_t>(stage)];
+  }
+  std::size_t pools() const { return problem.cluster->pools.size(); }
+
+  void set(const Layout& layout, std::int64_t cap) {
+    outer = layout;
+    outer.stage_layers.clear();
+    outer.recompute_layers.clear();
+    model.set_outer(outer);
+    composed = clock.composition(outer);
+    Contents& table = tables[{outer.vpp, folded(outer.schedule)}];
+    if (table.ids.empty()) {
+      table.round = index.layers() % outer.vpp == 0 ? index.layers() / outer.vpp : 0;
+      const auto side = static_cast<std::size_t>(table.round + 1);
+      table.ids.assign(side * side, -1);
+    }
+    contents = &table;
+    ++stamp;
+    caps.clear();
+    roles.clear();
+    role_count = 1;
+    for (std::int64_t i = 0; i < outer.pp; ++i) {
+      const Int128 memory = usable_memory(problem, outer, i);
+      caps.push_back(static_cast<std::int64_t>(std::min<Int128>(memory, cap)));
+      const std::int64_t role = model.role(i);
+      roles.push_back(role < 0 ? i : role);
+      role_count = std::max(role_count, roles.back() + 1);
+    }
+  }
+
+  std::int32_t content(std::int64_t offset, std::int64_t count) {
+    std::int32_t& id =
+        contents->ids[static_cast<std::size_t>(offset * (contents->round + 1) + count)];
+    if (id < 0) id = make_content(offset, count);
+    return id;
+  }
+
+  std::int32_t make_content(std::int64_t offset, std::int64_t count) {
+    Contents::Content c;
+    c.pieces = pieces(outer.schedule, outer.vpp, contents->round, offset, count);
+    c.runs = model.runs(c.pieces);
+    c.layers = count * outer.vpp;
+    std::vector<std::uint32_t> key;
+    for (const std::vector<Run>& chunk : c.runs) {
+      for (const Run& r : chunk) {
+        key.push_back(r.trace);
+        key.push_back(static_cast<std::uint32_t>(r.count));
+        // Values that many segments read lie on the stages between: where a run begins matters.
+        if (!problem.inventory.shared.empty()) key.push_back(r.first_segment);
+      }
+      key.push_back(kNone);
+    }
+    const auto [at, fresh] = contents->index.try_emplace(
+        std::move(key), static_cast<std::int32_t>(contents->list.size()));
+    if (fresh) contents->list.push_back(std::move(c));
+    return at->second;
+  }
+
+  template <class T>
+  T& slot(std::vector<T>& of, std::int64_t content, std::int64_t width, std::int64_t at) {
+    const auto i = static_cast<std::size_t>(content * width + at);
+    if (i >= of.size())
+      of.resize(std::max(i + 1, contents->list.size() * static_cast<std::size_t>(width)));
+    return of[i];
+  }
+
+  StageTime time(const Contents::Content& c, std::int64_t recomputed, std::size_t pool) {
+    StageWork work = index.work(c.pieces, recomputed);
+    work.pool = static_cast<std::int64_t>(pool);
+    return clock.stage(outer, work);
+  }
+
+  bool recomputes() const { return outer.recompute == kFullRecompute; }
+  /// Layers that are recomputed where that is not free.
+  std::int64_t fixed_recomputed(const Contents::Content& c) const {
+    return outer.recompute == 0 || recomputes() ? 0 : c.layers;
+  }
+
+  const StageTime& base_time(std::int32_t id, std::size_t pool) {
+    Timed& t = slot(timed, id, static_cast<std::int64_t>(pools()), static_cast<std::int64_t>(pool));
+    if (t.stamp != stamp) {
+      const Contents::Content& c = contents->list[static_cast<std::size_t>(id)];
+      t.time = time(c, fixed_recomputed(c), pool);
+      t.stamp = stamp;
+    }
+    return t.time;
+  }
+
+  const StaticSums& statics(std::int32_t id, std::int64_t stage) {
+    Sums& s = slot(sums, id, role_count, roles[static_cast<std::size_t>(stage)]);
+    if (s.stamp != stamp) {
+      s.sums = model.statics(stage, contents->list[static_cast<std::size_t>(id)].runs);
+      s.stamp = stamp;
+    }
+    return s.sums;
+  }
+
+  std::int64_t footprint_of(const StaticSums& held, const Bytes& bytes) const {
+    return footprint(problem.inventory, bytes, held.outside).peak;
+  }
+
+  Bytes most(std::int32_t id, std::int64_t stage, std::int64_t recomputed) {
+    Contents::Content& c = contents->list[static_cast<std::size_t>(id)];
+    const StaticSums& held = statics(id, stage);
+    if (outer.recompute == 0 || recomputed == 0) return model.most(stage, held, c.runs);
+    if (recomputed < c.layers)
+      return model.most(
+          stage, held,
+          CostModel::recompute(c.runs, outer.recompute, recomputed, problem.inventory));
+    if (c.recomputed_mode != outer.recompute) {
+      c.recomputed = CostModel::recompute(c.runs, outer.recompute, c.layers, problem.inventory);
+      c.recomputed_mode = outer.recompute;
+    }
+    return model.most(stage, held, c.recomputed);
+  }
+
+  /// The least recomputation with which it fits, or -1.
+  std::int64_t least_recomputed(std::int32_t id, std::int64_t stage) {
+    const std::int64_t cap = caps[static_cast<std::size_t>(stage)];
+    const Contents::Content& c = contents->list[static_cast<std::size_t>(id)];
+    const StaticSums& held = statics(id, stage);
+    if (!recomputes())
+      return footprint_of(held, most(id, stage, fixed_recomputed(c))) <= cap ? fixed_recomputed(c)
+                                                                             : -1;
+    std::int64_t dropped = -1;
+    for (std::int64_t r = 0; r <= c.layers;) {
+      const Bytes bytes = most(id, stage, r);
+      if (footprint_of(held, bytes) <= cap) return r;
+      // A layer more takes off no more than that many live bytes, and blocks are no smaller: as
+      // many layers as the excess needs can be passed over.
+      const std::int64_t excess = footprint_of(held, {bytes.live, bytes.live}) - cap;
+      if (dropped < 0) {
+        const Rational most_off =
+            Rational(model.most_dropped(stage, c.runs)) * problem.inventory.reserved_factor;
+        dropped = std::max<std::int64_t>(most_off.ceil().to_int64() + 1, 1);
+      }
+      r += std::max<std::int64_t>(excess <= 0 ? 1 : (excess + dropped - 1) / dropped, 1);
+    }
+    return -1;
+  }
+
+  const StageChoice& least(std::int64_t stage, std::int64_t offset, std::int64_t count) {
+    const std::int32_t id = content(offset, count);
+    Chosen& out = slot(chosen, id, outer.pp, stage);
+    if (out.stamp == stamp) return out.choice;
+    out.stamp = stamp;
+    StageChoice choice;
+    const std::int64_t r = least_recomputed(id, stage);
+    const std::size_t pool = pool_of(stage);
+    const StageTime t = recomputes() && r > 0
+                            ? time(contents->list[static_cast<std::size_t>(id)], r, pool)
+                            : base_time(id, pool);
+    choice.fits = r >= 0;
+    choice.recomputed = recomputes() ? std::max<std::int64_t>(r, 0) : 0;
+    choice.pace = t.pace;
+    choice.tail = t.tail;
+    return out.choice = choice;
+  }
+};
+
+Inner::Inner(const Problem& problem, Clock& clock, CategoryMask counted)
+    : impl_(std::make_unique<Impl>(problem, clock, counted)) {}
+Inner::~Inner() = default;
+
+void Inner::set(const Layout& outer, std::int64_t cap) { impl_->set(outer, cap); }
+std::int64_t Inner::stages() const { return impl_->outer.pp; }
+std::int64_t Inner::chunks() const { return impl_->outer.vpp; }
+std::int64_t Inner::round_layers() const { return impl_->contents->round; }
+const Composition& Inner::composition() const { return impl_->composed; }
+bool Inner::recomputes() const { return impl_->recomputes(); }
+
+const StageChoice& Inner::least(std::int64_t stage, std::int64_t offset, std::int64_t count) {
+  return impl_->least(stage, offset, count);
+}
+
+StageChoice Inner::with(std::int64_t stage, std::int64_t offset, std::int64_t count,
+                        std::int64_t recomputed) {
+  const std::int32_t id = impl_->content(offset, count);
+  const Contents::Content& c = impl_->contents->list[static_cast<std::size_t>(id)];
+  const std::int64_t r = recomputes() ? recomputed : impl_->fixed_recomputed(c);
+  const StageTime t = impl_->time(c, r, impl_->pool_of(stage));
+  StageChoice out;
+  out.fits =
+      bytes(stage, offset, count, recomputed) <= impl_->caps[static_cast<std::size_t>(stage)];
+  out.recomputed = recomputes() ? recomputed : 0;
+  out.pace = t.pace;
+  out.tail = t.tail;
+  return out;
+}
+
+bool Inner::hopeless(std::int64_t stage, std::int64_t offset, std::int64_t count) {
+  const StaticSums& held = impl_->statics(impl_->content(offset, count), stage);
+  const Bytes least = held.between.live > held.update.live ? held.between : held.update;
+  return impl_->footprint_of(held, {least.live, least.live}) >
+         impl_->caps[static_cast<std::size_t>(stage)];
+}
+
+std::int64_t Inner::least_pace(std::int64_t stage, std::int64_t offset, std::int64_t count) {
+  return impl_->base_time(impl_->content(offset, count), impl_->pool_of(stage)).pace;
+}
+
+std::int64_t Inner::bytes(std::int64_t stage, std::int64_t offset, std::int64_t count,
+                          std::int64_t recomputed) {
+  const std::int32_t id = impl_->content(offset, count);
+  const Contents::Content& c = impl_->contents->list[static_cast<std::size_t>(id)];
+  const std::int64_t r = recomputes() ? recomputed : impl_->fixed_recomputed(c);
+  return impl_->footprint_of(impl_->statics(id, stage), impl_->most(id, stage, r));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "planner/inner.hpp"
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "lang/diagnostics.hpp"
+#include "planner/peak.hpp"
+#include "tests/catch.hpp"
+
+namespace plimsoll {
+namespace {
+
+/// Two kinds of layers, so that it matters which ones a stage holds.
+std::string world(int narrow, int wide, int gpus, int batch) {
+  return fmt::format(R"(
+gpu tiny = h100_sxm {{ memory = 80 GiB  reserved = 0 MiB }}
+cluster c {{ gpu = tiny  nodes = 1  gpus_per_node = {} }}
+model m {{
+  param hidden = 512
+  x = embedding(8192, hidden)
+  repeat {} {{ x = x + swiglu(rmsnorm(x), 512) }}
+  repeat {} {{ x = x + gqa(rmsnorm(x), 8, 4, 64)
+              x = x + swiglu(rmsnorm(x), 3072) }}
+  loss = cross_entropy(linear(rmsnorm(x), 8192, split = column, name = head))
+}}
+train t {{ model = m  cluster = c  seq = 2Ki  batch = {}  framework = plain }}
+)",
+                     gpus, narrow, wide, batch);
+}
+
+struct Compiled {
+  Module module;
+  std::optional<Problem> problem;
+};
+
+std::unique_ptr<Compiled> compiled(const std::string& text) {
+  Diagnostics diags;
+  auto out = std::make_unique<Compiled>(Compiled{compile("inner.plan", text, diags), {}});
+  REQUIRE(!diags.has_errors());
+  out->problem = make_problem(out->module, *find_job(out->module, "t", diags), diags);
+  REQUIRE(out->problem.has_value());
+  return out;
+}
+
+std::int64_t below(std::mt19937& random, std::int64_t n) {
+  return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random);
+}
+
+/// What a bill says of a solution.
+Layout as_layout(Layout outer, const InnerSolution& s) {
+  outer.stage_layers = s.stage_layers;
+  outer.recompute_layers = s.recompute_layers;
+  return outer;
+}
+
+}  // namespace
+
+TEST_CASE("dealing layers by dynamic programming equals trying every list", "[planner]") {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  INFO("seed " << seed);
+  int worlds = 0, infeasible = 0, uneven = 0, partly = 0;
+  for (int i = 0; i < 40; ++i) {
+    const auto pp = 1 + below(random, 4);
+    const auto vpp = pp > 1 ? 1 + below(random, 2) : 1;
+    const auto rounds = pp + below(random, 3);
+    const auto layers = rounds * vpp;
+    const auto narrow = 1 + below(random, std::max<std::int64_t>(layers - 1, 1));
+    const auto made = compiled(world(
+        static_cast<int>(narrow), static_cast<int>(std::max<std::int64_t>(layers - narrow, 1)),
+        static_cast<int>(pp), static_cast<int>(pp * (1 + below(random, 3)))));
+    const Problem& p = *made->problem;
+    Clock clock(p);
+    Inner inner(p, clock);
+    Pricer pricer(p);
+    for (RecomputeMode mode = 0; mode < 2; ++mode) {
+      Layout l;
+      l.pp = pp;
+      l.vpp = vpp;
+      l.recompute = mode;
+      resolve(p, l);
+      if (p.program->layer_count % vpp != 0 || l.microbatches % pp != 0) continue;
+      Layout most = l;
+      if (!why_impossible(p, most).empty()) most.stage_layers.clear();
+      // Caps around what an ordinary split needs, so that some bind and some cannot be met.
+      inner.set(l);
+      const auto free = solve_by_trying(inner, p);
+      if (!free) continue;
+      const Int128 need = pricer.peak(as_layout(l, *free)).bytes;
+      for (const int percent : {100, 97, 90, 80, 65, 50}) {
+        inner.set(l, static_cast<std::int64_t>(need) * percent / 100);
+        const auto tried = solve_by_trying(inner, p);
+        const auto found = solve(inner, p);
+        INFO("pp " << pp << " vpp " << vpp << " layers " << p.program->layer_count << " mode "
+                   << mode << " cap " << percent << " %");
+        REQUIRE(found.has_value() == tried.has_value());
+        CHECK(feasible(inner) == tried.has_value());
+        ++worlds;
+        if (!found) {
+          ++infeasible;
+          continue;
+        }
+        CHECK(*found == *tried);
+        CHECK(!solve(inner, p, found->nanoseconds - 1).has_value());
+        CHECK(solve(inner, p, found->nanoseconds) == found);
+        // The evaluator says the same.
+        const Layout whole = as_layout(l, *found);
+        CHECK(clock.step(whole).nanoseconds == found->nanoseconds);
+        CHECK(pricer.peak(whole).bytes <= need * percent / 100);
+        uneven += found->stage_layers != default_stage_layers(p.program->layer_count, pp);
+        for (std::size_t k = 0; k < found->recompute_layers.size(); ++k)
+          partly +=
+              found->recompute_layers[k] > 0 && found->recompute_layers[k] < found->stage_layers[k];
+      }
+    }
+  }
+  std::printf(
+      "inner: seed %u, %d problems, %d infeasible, %d uneven, %d stages partly recomputed\n", seed,
+      worlds, infeasible, uneven, partly);
+  CHECK(infeasible > 0);
+  CHECK(uneven > 0);
+  CHECK(partly > 0);
+}
+
+TEST_CASE("the least peak is one that some way has, and none has less", "[planner]") {
+  const auto made = compiled(world(3, 4, 3, 6));
+  const Problem& p = *made->problem;
+  Clock clock(p);
+  Inner inner(p, clock);
+  Pricer pricer(p);
+  for (RecomputeMode mode = 0; mode < 2; ++mode) {
+    Layout l;
+    l.pp = 3;
+    l.recompute = mode;
+    resolve(p, l);
+    const auto found = solve_for_peak(inner, p, l);
+    REQUIRE(found.has_value());
+    const Int128 peak = pricer.peak(as_layout(l, *found)).bytes;
+    inner.set(l, static_cast<std::int64_t>(peak));
+    CHECK(solve_by_trying(inner, p) == found);
+    inner.set(l, static_cast<std::int64_t>(peak) - 1);
+    CHECK(!solve_by_trying(inner, p).has_value());
+  }
+}
+
+}  // namespace plimsoll
