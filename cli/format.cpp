@@ -49,9 +49,9 @@ Outcome format(const Options& options, const Terminal& terminal) {
       all.out = formatted;
     } else if (!same && options.check) {
       all.code = kUserError;
-      all.err += fmt::format(
-          "plimsoll: '{}' is not in canonical form\nhelp: run 'plimsoll fmt --write {}'\n", path,
-          path);
+      all.err +=
+          fmt::format("plimsoll: '{}' is not in canonical form\nhelp: run 'plimsoll fmt {}'\n",
+                      path, path == "-" ? "- > FILE" : "--write " + path);
     } else if (!same) {
       if (const std::string why = replace_file(path, formatted); !why.empty()) {
         all.code = kUserError;

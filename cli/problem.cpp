@@ -23,7 +23,9 @@ std::optional<Layout> pick_layout(const Problem& problem, const Options& options
   const LayoutDecl* named = find_layout(*problem.module, options.layout, diags);
   if (diags.has_errors()) return std::nullopt;
   if (named != nullptr) return layout_from(problem, named, diags);
-  const PlanResult planned = plan(problem, {.top = 1, .budget = {}, .stop = {}}, diags);
+  PlanOptions only_the_best;
+  only_the_best.top = 1;
+  const PlanResult planned = plan(problem, only_the_best, diags);
   if (planned.best) return planned.best->layout;
   if (planned.tightest) return planned.tightest->layout;
   why = planned.why;

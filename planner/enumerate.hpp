@@ -20,6 +20,9 @@ namespace plimsoll {
 struct PlanOptions {
   std::int64_t top = 5;                ///< the best and its runners-up
   std::optional<std::int64_t> budget;  ///< candidates to look at
+  bool first_fit = false;  ///< any layout that fits and meets the requirements will do: stop at one
+  /// A further requirement, of every layout: at least this share of the memory stays unused.
+  std::optional<Rational> min_headroom;
   /// Asked now and then; true ends the search with the best so far (a deadline, an interrupt).
   std::function<bool()> stop;
 };
@@ -36,6 +39,16 @@ struct Priced {
   std::optional<Rational> days, cost;   ///< of the run, where the job says `tokens`
 
   double headroom() const;  ///< unused share of the memory
+};
+
+/// One of the smallest set of things that cannot hold together: a named requirement, or items of
+/// the inventory.
+struct CoreItem {
+  std::string name;  ///< of the requirement or the item
+  std::string file;  ///< where it is written; "" where it follows from no line
+  std::int64_t line = 0;
+  /// An item of memory: what it takes at the layout where the set comes nearest to holding.
+  std::optional<Int128> bytes;
 };
 
 struct Relaxation {
@@ -67,6 +80,10 @@ struct PlanResult {
   /// Where nothing could be looked at: what turned away the combinations that came furthest, in
   /// words ("dp is none of the values that the job gives"); else "".
   std::string why;
+  std::vector<CoreItem> core;  ///< why nothing fits; empty where that was not worked out
+  Int128 core_over = 0;        ///< bytes by which the core's items exceed the memory, at the least
+  /// Why no number of GPUs would do, in words; "" where some might.
+  std::string never;
   std::vector<Relaxation> relaxations;  ///< single changes that were planned again and fit
 };
 

@@ -219,6 +219,7 @@ std::vector<const Condition*> Judge::broken(const Priced& p, const Env& env) con
 
 std::vector<const Condition*> broken_requirements(const Problem& problem, const Layout& layout,
                                                   const Bill& priced) {
+  if (problem.job->require.empty()) return {};
   Diagnostics said;  // compile() has reported what is wrong with conditions
   Pricer pricer(problem);
   const Judge judge(problem, pricer, said);

@@ -120,7 +120,9 @@ Bill bill(const Problem& p, const Layout& l) {
   Int128 least = 0;
   for (std::int64_t stage = 0; stage < l.pp; ++stage) {
     result.stages.push_back(bill_stage(p, l, model, stage));
-    const Int128 left = usable_memory(p, l, stage) - result.stages.back().peak_bytes;
+    StageBill& made = result.stages.back();
+    made.hbm_bytes = usable_memory(p, l, stage);
+    const Int128 left = made.hbm_bytes - made.peak_bytes;
     if (stage == 0 || left < least) {
       least = left;
       result.peak_stage = stage;
@@ -128,7 +130,7 @@ Bill bill(const Problem& p, const Layout& l) {
   }
   const StageBill& worst = result.stages[static_cast<std::size_t>(result.peak_stage)];
   result.peak_bytes = worst.peak_bytes;
-  result.hbm_bytes = usable_memory(p, l, result.peak_stage);
+  result.hbm_bytes = worst.hbm_bytes;
   result.fits = result.peak_bytes <= result.hbm_bytes;
   // Within the framework's margin of the memory, on either side, nobody should promise.
   const Rational margin = Rational::integer(result.peak_bytes) * p.inventory.margin;

@@ -37,6 +37,7 @@ struct StageBill {
   Int128 allocated_bytes = 0;   ///< what the framework's allocator reports
   Int128 reserved_bytes = 0;    ///< its segments
   Int128 peak_bytes = 0;        ///< all of it, with context and communicators
+  Int128 hbm_bytes = 0;         ///< of the stage's GPU, less what others occupy
   std::string peak_moment;      ///< "backward of layer 19, linear down"
   Int128 first_step_bytes = 0;  ///< peak of the first step (optimizer states not yet made)
   Int128 steady_bytes = 0;      ///< between steps

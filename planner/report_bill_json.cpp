@@ -1,27 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "lang/diagnostics.hpp"
 #include "planner/report_bill.hpp"
+#include "planner/report_json.hpp"
 
 namespace plimsoll::report {
 namespace {
-
-/// Fields stand in the order in which LANGUAGE.md §6 lists them.
-using Json = nlohmann::ordered_json;
-
-/// An integer. Past 64 bits (nine exabytes and more) it is written as a float: JSON's readers have
-/// nothing wider.
-Json integer(Int128 value) {
-  if (value >= std::numeric_limits<std::int64_t>::min() &&
-      value <= std::numeric_limits<std::int64_t>::max())
-    return static_cast<std::int64_t>(value);
-  return static_cast<double>(value);
-}
 
 Json item(const BillLine& line) {
   Json out;
@@ -66,6 +53,7 @@ Json stage_object(const StageBill& stage, bool serve) {
   out["allocated_bytes"] = integer(stage.allocated_bytes);
   out["reserved_bytes"] = integer(stage.reserved_bytes);
   out["peak_bytes"] = integer(stage.peak_bytes);
+  out["hbm_bytes"] = integer(stage.hbm_bytes);
   out["peak_moment"] = stage.peak_moment;
   if (serve) return out;
   out["in_flight"] = stage.in_flight;

@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
-#include <limits>
-#include <nlohmann/json.hpp>
-
 #include "planner/report_bill.hpp"
+#include "planner/report_json.hpp"
 #include "planner/report_plan.hpp"
 
 namespace plimsoll::report {
 namespace {
-
-/// Fields stand in the order in which LANGUAGE.md §6 lists them.
-using Json = nlohmann::ordered_json;
-
-Json integer(Int128 value) {
-  if (value >= std::numeric_limits<std::int64_t>::min() &&
-      value <= std::numeric_limits<std::int64_t>::max())
-    return static_cast<std::int64_t>(value);
-  return static_cast<double>(value);
-}
 
 Json choice(const Problem& problem, const Priced& p) {
   Json out;

@@ -292,8 +292,9 @@ Bill Server::bill() const {
   Int128 least = 0;
   for (std::int64_t stage = 0; stage < l_.pp; ++stage) {
     result.stages.push_back(bill_of(stage, each));
-    const Int128 left =
-        stages_[static_cast<std::size_t>(stage)].memory - result.stages.back().peak_bytes;
+    StageBill& made = result.stages.back();
+    made.hbm_bytes = stages_[static_cast<std::size_t>(stage)].memory;
+    const Int128 left = made.hbm_bytes - made.peak_bytes;
     if (stage == 0 || left < least) {
       least = left;
       result.peak_stage = stage;

@@ -21,7 +21,9 @@ std::string train(const std::string& entries, const std::string& batch = "64",
 }
 
 PlanResult planned(World& world, std::int64_t top = 1) {
-  return plan(*world, {.top = top, .budget = {}, .stop = {}}, world.diags);
+  PlanOptions options;
+  options.top = top;
+  return plan(*world, options, world.diags);
 }
 
 std::string said(const World& world) { return world.diags.render(world.module.sources(), false); }

@@ -88,6 +88,7 @@ inline Bill training(Int128 hbm) {
   bill.stages = {stage(0, 4), stage(1, 2), stage(2, 2), stage(3, 1)};
   bill.peak_bytes = bill.stages.front().peak_bytes;
   bill.hbm_bytes = hbm;
+  for (StageBill& made : bill.stages) made.hbm_bytes = hbm;
   bill.params = 70'553'706'496;
   bill.fits = bill.peak_bytes <= hbm;
   bill.verdict = bill.fits ? "fits" : "does not fit";
@@ -117,6 +118,7 @@ inline Bill serving() {
   put(gpu, "context", Category::overhead, kGiB / 2, "512 MiB", "always", "", "");
   close(gpu);
   gpu.peak_moment = "a prefill step";
+  gpu.hbm_bytes = 140 * kGiB;
   bill.layout.stage_layers = {80};
   bill.stages = {gpu};
   bill.peak_bytes = gpu.peak_bytes;

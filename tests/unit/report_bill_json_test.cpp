@@ -93,6 +93,7 @@ const std::string kServing = R"({
       "allocated_bytes": 129922760704,
       "reserved_bytes": 129922760704,
       "peak_bytes": 130459631616,
+      "hbm_bytes": 150323855360,
       "peak_moment": "a prefill step"
     }
   ],
@@ -122,6 +123,7 @@ const std::string kSums = R"(      "categories": {
       "allocated_bytes": 58592329728,
       "reserved_bytes": 60739813376,
       "peak_bytes": 63961038848,
+      "hbm_bytes": 85899345920,
       "peak_moment": "backward of layer 19, linear down",
       "in_flight": 4,
       "first_step_bytes": 54834233344,
