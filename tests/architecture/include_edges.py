@@ -17,6 +17,7 @@ OWNERS = {
     r"boost/": r"lang/(grammar\w*|parse)\.(cpp|hpp)",
     r"z3(\+\+)?\.h": r"planner/smt\.(cpp|hpp)",
     r"(cuda|cublas|nccl|nvml|cudnn|thrust/|cub/)": r"runtime/cuda/.*",
+    r"Eigen/": r"runtime/host/matrix\.cpp",
     r"nlohmann/": r"planner/\w*report\w*\.cpp|planner/import\w*\.cpp|planner/export\w*\.cpp|cli/(check|calibrate)\.cpp|tests/.*",
     r"CLI/": r"cli/arguments\.cpp",
     r"catch2/": r"tests/.*",

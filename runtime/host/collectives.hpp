@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+/// Collectives in memory between ranks that are threads. Every rank of a group calls the same
+/// collectives in the same order. Sums are made in the order of ranks, so a run is the same each
+/// time. When a rank fails, all that wait are woken and throw Stopped.
+namespace plimsoll::runtime::host {
+
+/// Another rank failed: this one ends too.
+class Stopped : public std::exception {
+ public:
+  const char* what() const noexcept override { return "another rank stopped the run"; }
+};
+
+/// What all ranks of a run share: how they wait for each other, and letters on their way.
+class Post {
+ public:
+  /// Ends the run: whoever waits, now or later, throws Stopped.
+  void stop();
+  bool stopped() const;
+
+  /// A letter never waits for its reader.
+  void send(int from, int to, std::int64_t tag, std::vector<std::byte> letter);
+  /// The oldest letter of that kind; waits for it.
+  std::vector<std::byte> receive(int from, int to, std::int64_t tag);
+  /// Letters that nobody has read.
+  std::size_t unread() const;
+
+ private:
+  friend class Meeting;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+  std::map<std::tuple<int, int, std::int64_t>, std::deque<std::vector<std::byte>>> letters_;
+};
+
+/// Where the ranks of one group meet.
+class Meeting {
+ public:
+  Meeting(Post& post, int size)
+      : post_(post), size_(size), shown_(static_cast<std::size_t>(size)) {}
+
+  int size() const { return size_; }
+  /// Waits until all ranks are here.
+  void barrier();
+
+  /// What all ranks have shown each other, by rank. It may be read while this lives; it ends when
+  /// all ranks are done with reading, even in a run that was stopped.
+  class Table {
+   public:
+    /// Waits until all have shown theirs.
+    Table(Meeting&, int rank, const void* mine);
+    ~Table();
+    Table(const Table&) = delete;
+    Table& operator=(const Table&) = delete;
+    template <class T>
+    const T* of(int rank) const {
+      return static_cast<const T*>(meeting_.shown_[static_cast<std::size_t>(rank)]);
+    }
+
+   private:
+    Meeting& meeting_;
+  };
+
+ private:
+  void wait_for_all(std::unique_lock<std::mutex>&, int readers);
+
+  Post& post_;
+  int size_;
+  int arrived_ = 0, readers_ = 0;
+  std::uint64_t round_ = 0;
+  std::vector<const void*> shown_;
+};
+
+/// A rank's place in a group; without a meeting it is alone.
+struct Group {
+  Meeting* meeting = nullptr;
+  int rank = 0;
+
+  int size() const { return meeting ? meeting->size() : 1; }
+  void barrier() const {
+    if (size() > 1) meeting->barrier();
+  }
+
+  /// out (size * count) = what each rank gave, in the order of ranks.
+  template <class T>
+  void all_gather(const T* mine, std::int64_t count, T* out) const;
+  /// out (count) = the sum over ranks of their \a all's part for this rank; all is size * count.
+  template <class T>
+  void reduce_scatter(const T* all, std::int64_t count, T* out) const;
+  /// data (count) = the sum over ranks.
+  template <class T>
+  void all_reduce(T* data, std::int64_t count) const;
+  /// data (count) = the largest over ranks.
+  template <class T>
+  void all_reduce_max(T* data, std::int64_t count) const;
+  /// out (count) = what the rank before gave; the first one's is the last one's: a ring's step.
+  template <class T>
+  void pass_on(const T* mine, std::int64_t count, T* out) const;
+  /// `send` holds sent[r] elements for rank r, one after the other, so does `received` for what
+  /// comes from rank r.
+  template <class T>
+  void all_to_all(const T* send, const std::vector<std::int64_t>& sent, T* received,
+                  const std::vector<std::int64_t>& expected) const;
+};
+
+}  // namespace plimsoll::runtime::host
