@@ -27,7 +27,7 @@ enum class StepPart : std::uint8_t { forward, backward, update, between };
 std::string_view name(StepPart);  ///< "forward", "backward", "optimizer step", "between steps"
 
 /// Where in its step a rank is.
-struct Position {
+struct StepPoint {
   int step = 0;  ///< from 1; 0: before the first
   StepPart part = StepPart::between;
   std::int32_t chunk = 0;         ///< of the stage
@@ -80,7 +80,7 @@ class Frame {
 
 /// One op's kernel, forward (a second time where `at.recomputing`) or backward by `at.part`.
 struct OpRun {
-  Position at;
+  StepPoint at;
   bool backward = false;  ///< the op's gradient; false: its forward, wherever it stands
   const Frame* frame = nullptr;
   OpId op() const { return at.op; }
@@ -88,7 +88,7 @@ struct OpRun {
 
 /// What crosses a cut between two pieces of the model (piece k * pp + r is chunk k of stage r).
 struct Transfer {
-  Position at;
+  StepPoint at;
   bool sends = false;  ///< false: receives
   std::int64_t piece = 0, other = 0;
   /// Values, or in a backward their gradients, in ascending order on both sides. A sender that has
@@ -107,7 +107,7 @@ struct Exchange {
     clip,              ///< the gradients' norm, over all ranks
     gather_updated,    ///< of the whole stage, after the update (zero 1, 2)
   } kind = clip;
-  Position at;
+  StepPoint at;
 };
 
 /// A tensor could not be had. The device stays as it was before the request.
@@ -142,7 +142,7 @@ class Device {
   /// \a input is freed before the op that reads it last has run: whoever computes takes a copy.
   virtual void about_to_free(const OpRun& /*next*/, ValueId /*input*/, TensorId) {}
   /// A moment outside ops: the optimizer step, or between steps.
-  virtual void moment(const Position&) = 0;
+  virtual void moment(const StepPoint&) = 0;
 
   virtual void begin_step(int /*step*/) {}
   virtual void transfer(const Transfer&) {}

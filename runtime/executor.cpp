@@ -226,7 +226,6 @@ void Executor::backward_slot(std::int32_t c) {
   }
   MicroBatch& micro_batch = alive_[index].front();
   for (std::size_t i = chunk.segments.size(); i-- > 0;) {
-    if (!grown_ && !whole) grow(chunk.segments[i]);
     pass(chunk, i, micro_batch);
     for (const TensorId t : micro_batch.frames[i].tensors) PLIMSOLL_ASSERT(t == kNoTensor);
     micro_batch.frames.pop_back();

@@ -28,7 +28,7 @@ class Executor {
   void start();
   void step();
   void finish();
-  const Position& at() const { return at_; }
+  const StepPoint& at() const { return at_; }
 
  private:
   class SegmentFrame;
@@ -85,7 +85,7 @@ class Executor {
 
   const StagePlan& plan_;
   Device& device_;
-  Position at_;
+  StepPoint at_;
   std::vector<std::vector<TensorId>> states_;  ///< by StagePlan::states
   std::vector<std::int64_t> grown_bytes_;      ///< likewise: what grew in this step
   std::vector<std::deque<MicroBatch>> alive_;  ///< by chunk, oldest first

@@ -107,6 +107,7 @@ void Executor::begin_pass(const PlannedChunk& chunk, std::size_t index, MicroBat
       device_.free(h.tensor);
       h.tensor = kNoTensor;
     }
+  if (backward() && !grown_ && plan_.layout.vpp == 1) grow(s);
   for (const std::size_t i : wanted_rows)
     neighbours_[i].first = device_.allocate(neighbours_[i].second);
   for (const std::uint32_t t : wanted) frame.tensors[t] = device_.allocate(tensor_info(s, t));

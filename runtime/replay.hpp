@@ -19,7 +19,7 @@ namespace plimsoll::runtime {
 struct ReplayFailure {
   std::string tensor;
   std::int64_t bytes = 0;
-  Position at;
+  StepPoint at;
   std::int64_t allocated = 0, reserved = 0;  ///< then
 };
 

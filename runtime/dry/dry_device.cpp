@@ -82,7 +82,7 @@ void DryDevice::hand_on(TensorId id, const TensorInfo& info) {
   add(t, t.bytes);
 }
 
-void DryDevice::count(const Position& at) {
+void DryDevice::count(const StepPoint& at) {
   if (observer_) observer_(at, categories_);
   const auto step = static_cast<std::size_t>(std::max(at.step, 1));
   if (peaks_.size() < step) {

@@ -18,7 +18,7 @@ using CategoryBytes = std::array<std::int64_t, kCategoryCount>;
 /// The most that was live at a moment, and what that was.
 struct LivePeak {
   std::int64_t bytes = -1;
-  Position at;
+  StepPoint at;
   CategoryBytes categories{};
   std::vector<std::int64_t> rows;  ///< by row of the inventory; last: what several segments read
 };
@@ -33,10 +33,10 @@ class DryDevice final : public Device {
   void shrink(TensorId, std::int64_t bytes) override;
   void hand_on(TensorId, const TensorInfo&) override;
   void run(const OpRun& r) override { count(r.at); }
-  void moment(const Position& at) override { count(at); }
+  void moment(const StepPoint& at) override { count(at); }
 
   /// Called at every moment, with what is live then.
-  using Observer = std::function<void(const Position&, const CategoryBytes&)>;
+  using Observer = std::function<void(const StepPoint&, const CategoryBytes&)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
   std::int64_t live() const { return live_; }
@@ -57,7 +57,7 @@ class DryDevice final : public Device {
     BlockId block = kNoBlock;
     StreamId stream = 0;
   };
-  void count(const Position&);
+  void count(const StepPoint&);
   void add(const Tensor&, std::int64_t bytes);
   void settle();
   BlockId block(const TensorInfo&);
