@@ -21,6 +21,7 @@ constexpr std::string_view kShortPage =
 
   plimsoll plan FILE       the best layout of a job, and what comes close
   plimsoll bill FILE       what fills each GPU at one layout, item by item
+  plimsoll timeline FILE   what a GPU holds over a step, drawn, and why it peaks there
   plimsoll check FILE      look for mistakes; say what the file declares
   plimsoll fmt FILE        the file in canonical form
 
@@ -75,6 +76,15 @@ class Parser {
                         "The layout to explain; else the file's only one, else the plan's best");
     whole_number(explain, "--stage", 0, options_.stage,
                  "The pipeline stage whose items are explained; else the fullest");
+    auto* timeline =
+        command("timeline",
+                "What a GPU holds over a step, moment by moment, and why its peak is where it is");
+    job(timeline);
+    timeline->add_option("--layout", options_.layout,
+                         "The layout to play; else the file's only one, else the plan's best");
+    whole_number(timeline, "--rank", 0, options_.rank,
+                 "The rank to watch; else the first of the fullest stage");
+    json(timeline);
     auto* format = command("fmt", "The file in canonical form, on standard output");
     format->add_flag("--write", options_.write, "Change the files in place instead");
     format->add_flag("--check", options_.check,

@@ -29,6 +29,7 @@ struct Options {
   std::string layout;              ///< "" where none was named
   std::string against;             ///< framework to set beside the job's own
   std::optional<std::int64_t> stage;
+  std::optional<std::int64_t> rank;    ///< timeline
   std::int64_t top = 3;                ///< plan: the best and its runners-up
   std::optional<std::int64_t> budget;  ///< plan: candidates to look at
   std::optional<double> timeout;       ///< plan: seconds by the clock
@@ -62,5 +63,6 @@ Outcome format(const Options&, const Terminal&);
 Outcome bill(const Options&, const Terminal&);
 Outcome plan(const Options&, const Terminal&);
 Outcome explain(const Options&, const Terminal&);
+Outcome timeline(const Options&, const Terminal&);
 
 }  // namespace plimsoll::cli

@@ -379,6 +379,16 @@ std::string moment_name(const Problem& p, const StageCost& s, const Moment& m) {
                            op_name(p.program->ops[segment.first_op + segment.op_count - 1]));
 }
 
+std::string moment_name(const Problem& p, std::uint32_t segment, OpId op, bool backward,
+                        bool recomputing) {
+  const char* pass = backward ? "backward" : "forward";
+  const std::string what = op_name(p.program->ops[op]);
+  const Segment& s = p.program->segments[segment];
+  if (!s.is_layer) return fmt::format("{} of {}", pass, what);
+  return fmt::format("{} of layer {}, {}{}", pass, s.layer, recomputing ? "recomputing " : "",
+                     what);
+}
+
 void itemise(const Problem& p, const CostModel& model, const StageCost& s, const Moment& m,
              StageBill& b, bool formulas) {
   Lines lines(p, model, s, m, formulas);
@@ -405,14 +415,9 @@ void itemise(const Problem& p, const CostModel& model, const StageCost& s, const
     const SegmentTrace& trace = p.inventory.traces[run.mode][run.trace];
     const std::vector<TraceEvent>& events =
         m.kind == Moment::backward ? trace.backward : trace.forward;
-    if (spot.event < events.size() && events[spot.event].kind == TraceEvent::run) {
-      const std::string op = op_name(p.program->ops[events[spot.event].index]);
-      if (p.program->segments[spot.segment].is_layer)
-        b.peak_moment += (events[spot.event].recomputing ? ", recomputing " : ", ") + op;
-      else
-        b.peak_moment =
-            fmt::format("{} of {}", m.kind == Moment::backward ? "backward" : "forward", op);
-    }
+    if (spot.event < events.size() && events[spot.event].kind == TraceEvent::run)
+      b.peak_moment = moment_name(p, spot.segment, events[spot.event].index,
+                                  m.kind == Moment::backward, events[spot.event].recomputing);
     for (std::int32_t a : s.holdings[m.holding].alive) b.in_flight += a;
   }
 }

@@ -11,6 +11,9 @@ namespace plimsoll {
 
 /// "backward of layer 19, linear down": where a moment is.
 std::string moment_name(const Problem&, const StageCost&, const Moment&);
+/// "backward of layer 19, recomputing linear down", "forward of cross_entropy" (beside layers).
+std::string moment_name(const Problem&, std::uint32_t segment, OpId op, bool backward,
+                        bool recomputing);
 
 /// Fills a stage's lines with what is live at \a moment, by name and category, and checks that they
 /// add up to the moment's bytes (InternalError otherwise). Rounding and fragmentation are lines

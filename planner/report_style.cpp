@@ -39,20 +39,11 @@ std::size_t colour_length(std::string_view text) {
 }
 
 /// What reports are drawn with and its look-alike, both one column wide.
-constexpr std::array<std::pair<std::string_view, char>, 14> kLookAlikes = {{{"·", '-'},
-                                                                            {"×", 'x'},
-                                                                            {"÷", '/'},
-                                                                            {"–", '-'},
-                                                                            {"│", '|'},
-                                                                            {"█", '#'},
-                                                                            {"▌", '#'},
-                                                                            {"▐", '#'},
-                                                                            {"▏", ':'},
-                                                                            {"▼", 'v'},
-                                                                            {"−", '-'},
-                                                                            {"→", '>'},
-                                                                            {"─", '-'},
-                                                                            {"§", 'S'}}};
+constexpr std::array<std::pair<std::string_view, char>, 24> kLookAlikes = {
+    {{"·", '-'}, {"×", 'x'}, {"÷", '/'}, {"–", '-'}, {"│", '|'}, {"█", '#'},
+     {"▌", '#'}, {"▐", '#'}, {"▏", ':'}, {"▼", 'v'}, {"−", '-'}, {"→", '>'},
+     {"─", '-'}, {"§", 'S'}, {"░", '.'}, {"▒", '+'}, {"└", '+'}, {"▁", '_'},
+     {"▂", '.'}, {"▃", '-'}, {"▄", '='}, {"▅", '+'}, {"▆", '*'}, {"▇", '%'}}};
 
 char look_alike(std::string_view character) {
   const auto* const found = std::find_if(kLookAlikes.begin(), kLookAlikes.end(),

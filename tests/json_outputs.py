@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Plimsoll Authors
-"""Runs the `bill` and `plan` commands of the examples with --json and holds the answers against docs/schemas.
+"""Runs the `bill`, `plan`, `timeline` and `verify` commands of the examples with --json and holds the answers against docs/schemas.
 
 usage: json_outputs.py --plimsoll PROGRAM --schemas FOLDER [--jsonschema] EXAMPLES
 
@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 SKIPPED = 77
-COMMAND = re.compile(r"^#\$ (plimsoll (?:bill|plan) .*)$", re.M)
+COMMAND = re.compile(r"^#\$ (plimsoll (?:bill|plan|timeline|verify) .*)$", re.M)
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
@@ -93,6 +93,30 @@ def sums(bill):
     return found
 
 
+def adds_up(timeline):
+    """Where a timeline's moments and columns do not add up to the byte."""
+    found = []
+    columns = list(timeline["around_peak"])
+    for name in ("first_step", "steady_step"):
+        step = timeline[name]
+        columns += step["columns"]
+        if sum(column["moments"] for column in step["columns"]) != step["moments"]:
+            found.append(f"{name}: the columns are not of all moments")
+        if max(column["bytes"] for column in step["columns"]) != step["peak"]["bytes"]:
+            found.append(f"{name}: no column is as high as the peak")
+        for moment in [step["peak"]] + step["parts"]:
+            if not moment["bytes"] == sum(item["bytes"] for item in moment["items"]) == sum(moment["categories"].values()):
+                found.append(f"{name}: items, categories and bytes of the {moment['moment']} differ")
+    if any(column["bytes"] != sum(column["categories"].values()) for column in columns):
+        found.append("a column's categories do not add up")
+    if timeline["peak_bytes"] != timeline["steady_step"]["peak"]["bytes"]:
+        found.append("peak_bytes is not the steady step's")
+    return found
+
+
+CHECKS = {"bill": sums, "timeline": adds_up}
+
+
 def by_package(schema):
     """Validation by the jsonschema package, or None where it is missing."""
     try:
@@ -104,7 +128,7 @@ def by_package(schema):
 
 
 def answers(program, plan):
-    """(command, kind, text) of every bill and plan command of a file."""
+    """(command, kind, text) of every command of a file that has a JSON form."""
     for command in COMMAND.findall(plan.read_text(encoding="utf-8")):
         if "--against" in command or "--json" in command:
             continue
@@ -123,7 +147,7 @@ def main():
     parser.add_argument("examples", type=pathlib.Path)
     options = parser.parse_args()
     readers = {}
-    for kind in ("bill", "plan"):
+    for kind in ("bill", "plan", "timeline"):
         schema = json.loads((options.schemas / f"{kind}.schema.json").read_text(encoding="utf-8"))
         readers[kind] = by_package(schema) if options.jsonschema else lambda answer, s=schema: violations(answer, s, s)
         if readers[kind] is None:
@@ -142,8 +166,8 @@ def main():
                 problems.append(where + f"no JSON: {error}")
                 continue
             found = readers[kind](answer)
-            if kind == "bill" and not found:
-                found = sums(answer)
+            if kind in CHECKS and not found:
+                found = CHECKS[kind](answer)
             problems += [where + problem for problem in found]
     if count == 0:
         problems.append("no command found")

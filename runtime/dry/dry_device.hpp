@@ -41,6 +41,8 @@ class DryDevice final : public Device {
 
   std::int64_t live() const { return live_; }
   const CategoryBytes& categories() const { return categories_; }
+  /// By row of the inventory; last: values that several segments read.
+  const std::vector<std::int64_t>& rows() const { return rows_; }
   std::int64_t tensors() const { return tensors_; }
   std::int64_t most_tensors() const { return most_tensors_; }  ///< live at once
   /// The most that was live between two calls, moments or not.
