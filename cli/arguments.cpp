@@ -68,6 +68,12 @@ class Parser {
                  "Look at so many candidates at most: the same answer on every machine");
     seconds(plan, "--timeout", options_.timeout,
             "Stop after a time such as 30s: goes by the clock");
+    plan->add_option("--on", options_.on,
+                     "Plan the file on these GPUs too, side by side: a100_80gb,h200")
+        ->delimiter(',')
+        ->type_name("GPU,…");
+    plan->add_flag("--pareto", options_.pareto,
+                   "Step time against memory left: what each tenth costs");
     json(plan);
     auto* explain = command(
         "explain", "What each item is, where its formula comes from, and what would change it");

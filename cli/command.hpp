@@ -33,6 +33,8 @@ struct Options {
   std::int64_t top = 3;                ///< plan: the best and its runners-up
   std::optional<std::int64_t> budget;  ///< plan: candidates to look at
   std::optional<double> timeout;       ///< plan: seconds by the clock
+  std::vector<std::string> on;         ///< plan: other GPUs to set beside the file's
+  bool pareto = false;                 ///< plan: step time against headroom
   bool json = false;
   bool write = false;  ///< fmt: in place
   bool check = false;  ///< fmt: only say whether it would change

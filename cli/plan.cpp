@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "cli/command.hpp"
 #include "cli/problem.hpp"
+#include "lang/diagnostics.hpp"
 #include "planner/enumerate.hpp"
+#include "planner/on.hpp"
+#include "planner/pareto.hpp"
+#include "planner/preferences.hpp"
 #include "planner/report_plan.hpp"
 #include "planner/suggest.hpp"
 
@@ -32,9 +42,53 @@ class InterruptScope {
   struct sigaction before_ {};
 };
 
-int exit_code(const PlanResult& result) {
+int exit_code(const PlanResult& result, const std::vector<OnGpu>& on) {
   if (interrupted) return kInterrupted;
-  return result.best ? kDone : kNoLayoutFits;
+  const bool elsewhere =
+      std::any_of(on.begin(), on.end(), [](const OnGpu& row) { return row.best.has_value(); });
+  return result.best || elsewhere ? kDone : kNoLayoutFits;
+}
+
+/// What is wrong with the GPUs that `--on` names, or with asking for them here.
+std::optional<Outcome> mistake(const Options& options, const Problem& problem) {
+  if (options.pareto && !options.on.empty())
+    return user_error("--on and --pareto are two questions", "ask one at a time");
+  if (options.pareto && problem.job->serve)
+    return user_error(
+        fmt::format("--pareto weighs step time against memory, and '{}' serves", problem.job->name),
+        "use it with a train job; a server fills its share of the memory with sequences");
+  if (options.on.empty()) return std::nullopt;
+  if (!has_one_gpu(*problem.cluster))
+    return user_error(fmt::format("--on replaces the GPU of a cluster, and '{}' has pools",
+                                  problem.cluster->name),
+                      "name a job on a cluster with one gpu = …");
+  for (const std::string& gpu : options.on) {
+    if (problem.module->gpu(gpu) != nullptr) continue;
+    const auto known = problem.module->names("gpu");
+    const std::string near = did_you_mean(gpu, known);
+    return user_error(fmt::format("unknown GPU '{}' after --on", gpu),
+                      near.empty() ? fmt::format("the GPUs are {}", fmt::join(known, ", "))
+                                   : fmt::format("did you mean '{}'?", near));
+  }
+  return std::nullopt;
+}
+
+/// What follows from a search that came to an end.
+void complete(const Options& options, const Problem& problem, const PlanOptions& how,
+              PlanResult& result) {
+  if (result.status == PlanResult::infeasible && options.on.empty())
+    result.relaxations = suggest(problem, how.stop);
+  if (options.pareto)
+    find_pareto(problem, result, how);
+  else if (options.on.empty())
+    result.preferences = price_preferences(problem, result, how);
+}
+
+std::string text(const Problem& problem, const PlanResult& result, const std::vector<OnGpu>& on,
+                 const report::Style& style) {
+  if (!on.empty()) return report::on_text(problem, result, on, style);
+  if (!result.pareto.empty()) return report::pareto_text(problem, result, style);
+  return report::plan_text(problem, result, style);
 }
 
 }  // namespace
@@ -43,6 +97,7 @@ Outcome plan(const Options& options, const Terminal& terminal) {
   return with_problem(
       options, terminal, [&](const Problem& problem, Diagnostics& diags) -> Outcome {
         using Clock = std::chrono::steady_clock;
+        if (auto wrong = mistake(options, problem)) return std::move(*wrong);
         PlanOptions how;
         how.top = options.top;
         how.budget = options.budget;
@@ -55,12 +110,13 @@ Outcome plan(const Options& options, const Terminal& terminal) {
         const InterruptScope listening;
         PlanResult result = plimsoll::plan(problem, how, diags);
         if (diags.has_errors()) return {};
-        if (result.status == PlanResult::infeasible)
-          result.relaxations = suggest(problem, how.stop);
+        complete(options, problem, how, result);
+        std::vector<OnGpu> on;
+        if (!options.on.empty()) on = plan_on(problem, result, options.on, how);
         Outcome outcome;
-        outcome.code = exit_code(result);
-        outcome.out = options.json ? report::plan_json(problem, result)
-                                   : report::plan_text(problem, result, terminal.style);
+        outcome.code = exit_code(result, on);
+        outcome.out = options.json ? report::plan_json(problem, result, on)
+                                   : text(problem, result, on, terminal.style);
         if (result.stopped)
           outcome.err = interrupted
                             ? "plimsoll: interrupted; this is the best so far\n"

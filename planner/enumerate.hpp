@@ -51,6 +51,19 @@ struct CoreItem {
   std::optional<Int128> bytes;
 };
 
+/// What a preference cost, see preferences.hpp.
+struct PreferenceCost {
+  const Condition* preference = nullptr;
+  bool met = false;
+  /// Met: the best without the preference. Not met: the best that meets it. nullopt: none.
+  std::optional<Priced> other;
+  std::string layout;  ///< describe() of it
+  bool proven = true;  ///< the search for it came to its end
+  /// By how much the objective is worse where the preference is met than where it need not be, as a
+  /// share of the latter; nullopt where that is not known. Never below 0.
+  std::optional<double> cost;
+};
+
 struct Relaxation {
   std::string change;     ///< "use 16 nodes"
   std::string value;      ///< "16"
@@ -84,6 +97,11 @@ struct PlanResult {
   Int128 core_over = 0;        ///< bytes by which the core's items exceed the memory, at the least
   /// Why no number of GPUs would do, in words; "" where some might.
   std::string never;
+  std::vector<PreferenceCost> preferences;  ///< by price_preferences()
+  std::vector<Priced> pareto;               ///< by pareto(); best first
+  bool pareto_proven = true;                ///< every search for it came to its end
+  /// How the space was cut down before it was searched, in words; "" where all of it was.
+  std::string limited;
   std::vector<Relaxation> relaxations;  ///< single changes that were planned again and fit
 };
 

@@ -49,6 +49,39 @@ void add_time(Table& table, const Priced& p) {
   }
 }
 
+/// "the step 3.1 % longer", "peak 2.0 % worse"; \a better: the other way round.
+std::string difference(const PlanResult& r, double share, bool better, bool proven) {
+  const bool time = r.objective == "step_time";
+  const char* word = time ? (better ? "shorter" : "longer") : better ? "better" : "worse";
+  const bool tie = time && share < time_constants::kTie;
+  return fmt::format("{} {}{:.1f} % {}{}", time ? "the step" : r.objective,
+                     proven   ? ""
+                     : better ? "at least "
+                              : "at most ",
+                     share * 100, word, tie ? " (a tie)" : "");
+}
+
+/// What a preference cost, in words.
+std::string cost_text(const PlanResult& r, const PreferenceCost& p) {
+  if (!p.other) {
+    if (p.met) return "met";
+    return p.proven ? "not met: no layout that fits meets it" : "not met";
+  }
+  const double cost = p.cost.value_or(0);
+  if (!p.met)
+    return fmt::format("not met; it would make {}: {}", difference(r, cost, false, p.proven),
+                       p.layout);
+  if (cost < 5e-4) return "met, at no cost";
+  return fmt::format("met; without it {}: {}", difference(r, cost, true, p.proven), p.layout);
+}
+
+void add_preferences(Table& facts, const PlanResult& r) {
+  for (const PreferenceCost& p : r.preferences)
+    facts.add({"prefers", fmt::format("{}: {}", p.preference->name, cost_text(r, p))});
+  if (r.preferences.empty())
+    for (const Condition* c : r.best->unmet) facts.add({"prefers", c->name + ": not met"});
+}
+
 std::string best_text(const Problem& problem, const PlanResult& r, const Heading& heading,
                       const Style& style) {
   const Priced& best = *r.best;
@@ -86,11 +119,12 @@ std::string best_text(const Problem& problem, const PlanResult& r, const Heading
                                    best.time.tflops_per_gpu, percent(best.time.mfu, 1))});
     if (best.days)
       facts.add(
-          {"run", fmt::format("{:.1f} days{}", best.days->to_double(),
+          {"run", fmt::format("{} days{}", days_text(best.days->to_double()),
                               best.cost ? fmt::format(", {} USD", whole(best.cost->to_double()))
-                                        : ", no price of the GPU is given")});
+                                        : "; add a line such as price = 2.5 USD/h "
+                                          "to the cluster to see the cost")});
   }
-  for (const Condition* c : best.unmet) facts.add({"not met", fmt::format("prefer {}", c->name)});
+  add_preferences(facts, r);
   out += facts.str(style, 2);
   if (serve) return out;
   out += "\n  where a step goes\n";

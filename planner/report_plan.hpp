@@ -3,8 +3,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "planner/enumerate.hpp"
+#include "planner/on.hpp"
 #include "planner/report_style.hpp"
 
 /// A plan as people and programs read it. Text is for a terminal, the answer first; JSON is
@@ -15,6 +17,12 @@ namespace plimsoll::report {
 std::string layout_line(const Problem&, const Layout&, const std::string& name);
 
 std::string plan_text(const Problem&, const PlanResult&, const Style&);
-std::string plan_json(const Problem&, const PlanResult&);
+/// \a on: what plan_on() gave, "on" of the object; left out where empty.
+std::string plan_json(const Problem&, const PlanResult&, const std::vector<OnGpu>& on = {});
+
+/// The answer of `--on`: a line a GPU.
+std::string on_text(const Problem&, const PlanResult&, const std::vector<OnGpu>&, const Style&);
+/// The answer of `--pareto`: step time against memory left.
+std::string pareto_text(const Problem&, const PlanResult&, const Style&);
 
 }  // namespace plimsoll::report

@@ -37,9 +37,43 @@ Json choice(const Problem& problem, const Priced& p) {
   return out;
 }
 
+Json preferences(const Problem& problem, const PlanResult& result) {
+  const Sources& sources = problem.module->sources();
+  Json out = Json::array();
+  for (const PreferenceCost& p : result.preferences) {
+    const Span span = p.preference->span;
+    Json one;
+    one["name"] = p.preference->name;
+    one["file"] = sources[span.file].name();
+    one["line"] = sources[span.file].position(span.begin).line;
+    one["met"] = p.met;
+    one["cost"] = p.cost ? Json(*p.cost) : Json();
+    one["proven"] = p.proven;
+    one["other"] = p.other ? choice(problem, *p.other) : Json();
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+Json gpus(const Problem& problem, const std::vector<OnGpu>& rows) {
+  Json out = Json::array();
+  for (const OnGpu& row : rows) {
+    Json one;
+    one["gpu"] = row.gpu;
+    one["own"] = row.own;
+    one["status"] = std::string(name(row.status));
+    if (!row.why.empty()) one["reason"] = row.why;
+    one["best"] = row.best ? choice(problem, *row.best) : Json();
+    one["plan_text"] = row.plan_text;
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string plan_json(const Problem& problem, const PlanResult& result) {
+std::string plan_json(const Problem& problem, const PlanResult& result,
+                      const std::vector<OnGpu>& on) {
   Json out;
   out["schema"] = "plimsoll.plan/1";
   out["status"] = std::string(name(result.status));
@@ -53,7 +87,21 @@ std::string plan_json(const Problem& problem, const PlanResult& result) {
   search["evaluated"] = result.evaluated;
   search["solver_queries"] = 0;
   out["search"] = std::move(search);
+  if (!result.limited.empty()) out["search"]["limited"] = result.limited;
+  if (!result.preferences.empty()) out["preferences"] = preferences(problem, result);
+  if (!result.pareto.empty()) {
+    out["pareto"] = Json::array();
+    for (const Priced& p : result.pareto) out["pareto"].push_back(choice(problem, p));
+  }
+  if (!on.empty()) out["on"] = gpus(problem, on);
   out["core"] = Json::array();
+  for (const CoreItem& item : result.core) {
+    Json one = {{"name", item.name}, {"file", item.file}, {"line", item.line}};
+    if (item.bytes) one["bytes"] = integer(*item.bytes);
+    out["core"].push_back(std::move(one));
+  }
+  if (result.core_over > 0) out["core_over_bytes"] = integer(result.core_over);
+  if (!result.never.empty()) out["never"] = result.never;
   out["relaxations"] = Json::array();
   for (const Relaxation& r : result.relaxations) {
     Json one;

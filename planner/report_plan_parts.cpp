@@ -44,6 +44,10 @@ std::string duration(double s) {
 
 std::string whole(double v) { return grouped(static_cast<Int128>(std::llround(v))); }
 
+std::string days_text(double days) {
+  return days < 100 ? fmt::format("{:.1f}", days) : whole(days);
+}
+
 std::string open_fields(const Problem& problem, const Layout& l) {
   std::string out;
   const auto open = [&](const char* name, std::int64_t value) {

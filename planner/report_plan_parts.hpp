@@ -17,6 +17,8 @@ double seconds(const Priced&);  ///< of a step
 std::string duration(double seconds);
 /// "8,192", rounded.
 std::string whole(double);
+/// "12.3", "1,135": days.
+std::string days_text(double days);
 
 /// What the job leaves open besides the layout: "seq = 16Ki  nodes = 4"; "" where nothing.
 std::string open_fields(const Problem&, const Layout&);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Plimsoll Authors
-"""Runs the `bill`, `plan`, `timeline` and `verify` commands of the examples with --json and holds the answers against docs/schemas.
+"""Runs the `bill`, `plan`, `timeline` and `verify` commands of .plan files with --json and holds the answers against docs/schemas.
 
-usage: json_outputs.py --plimsoll PROGRAM --schemas FOLDER [--jsonschema] EXAMPLES
+usage: json_outputs.py --plimsoll PROGRAM --schemas FOLDER [--jsonschema] EXAMPLES…
 
 Without --jsonschema the schemas are read by the few rules below, which need nothing but Python, and sums are checked
 too. With it the jsonschema package does the reading; where that is missing the test is skipped (exit 77).
@@ -144,7 +144,7 @@ def main():
     parser.add_argument("--plimsoll", required=True, type=lambda text: str(pathlib.Path(text).resolve()))
     parser.add_argument("--schemas", required=True, type=pathlib.Path)
     parser.add_argument("--jsonschema", action="store_true", help="let the jsonschema package read the schemas")
-    parser.add_argument("examples", type=pathlib.Path)
+    parser.add_argument("examples", type=pathlib.Path, nargs="+", help="folders of .plan files")
     options = parser.parse_args()
     readers = {}
     for kind in ("bill", "plan", "timeline"):
@@ -154,7 +154,7 @@ def main():
             print("skipped: the Python package jsonschema is not installed")
             return SKIPPED
     problems, count = [], 0
-    for plan in sorted(options.examples.glob("*.plan")):
+    for plan in sorted(plan for folder in options.examples for plan in folder.glob("*.plan")):
         for command, kind, said in answers(options.plimsoll, plan):
             count += 1
             where = f"{plan.name}: {command} --json: "
