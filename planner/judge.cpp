@@ -12,6 +12,7 @@
 #include "lang/diagnostics.hpp"
 #include "lang/print.hpp"
 #include "planner/time.hpp"
+#include "planner/trend.hpp"
 
 namespace plimsoll {
 
@@ -59,27 +60,6 @@ void check_names(const Problem& problem, const ast::Expr& e, Diagnostics& diags)
                                 : fmt::format("did you mean \"{}\"?", meant));
 }
 
-/// Does the variable grow with the step time (1), fall with it (-1), or not depend on it (0)?
-std::optional<int> with_time(Var v) {
-  switch (v) {
-    case Var::step_time:
-    case Var::days:
-    case Var::cost:
-      return 1;
-    case Var::tokens_per_second:
-    case Var::mfu:
-      return -1;
-    case Var::peak:
-    case Var::headroom:
-    case Var::hbm:
-    case Var::bubble:
-    case Var::params_on_gpu:
-      return std::nullopt;
-    default:
-      return 0;
-  }
-}
-
 }  // namespace
 
 std::uint64_t derived_variables() {
@@ -95,7 +75,10 @@ Judge::Judge(const Problem& problem, Pricer& pricer, Diagnostics& diags)
     for (const Condition& c : conditions)
       if (auto lowered = lower_condition(*problem.module, job, *c.expr, diags)) {
         if (lowered->bytes && !job.serve) check_names(problem, *c.expr, diags);
-        out.push_back({&c, std::move(*lowered), 0});
+        Rule& rule = out.emplace_back();
+        rule.source = &c;
+        rule.lowered = std::move(*lowered);
+        classify(rule);
       }
   };
   lower(job.require, require_);
@@ -105,34 +88,157 @@ Judge::Judge(const Problem& problem, Pricer& pricer, Diagnostics& diags)
   objective_text_ = objective_source_ != nullptr ? print(*objective_source_)
                     : job.serve                  ? "sequences"
                                                  : "step_time";
-  if (objective_source_ != nullptr) {
+  if (objective_source_ != nullptr)
     objective_ = lower_number(*problem.module, job, *objective_source_, diags);
-    if (objective_ && objective_->expr) {
-      const ExprPool& pool = problem.module->pool();
-      bounded_ = pool.node(*objective_->expr) == ExprPool::Node::variable &&
-                 with_time(pool.var(*objective_->expr)).has_value();
-    }
-  } else {
-    bounded_ = !job.serve;
+  aim_ = aim_of_objective();
+  for (std::size_t i = 0; i < prefer_.size(); ++i)
+    if (prefer_[i].reach != Reach::outer && prefer_[i].reach != Reach::time) inner_.push_back(i);
+}
+
+/// Cuts "a and b" in two.
+void Judge::split(Expr e, std::vector<Part>& parts) const {
+  const ExprPool& pool = problem_.module->pool();
+  if (pool.node(e) == ExprPool::Node::min && pool.is_boolean(e)) {
+    for (const Expr operand : pool.operands(e)) split(operand, parts);
+    return;
   }
+  const std::uint64_t reads = pool.depends_on(e);
+  Part part{e, Reach::opaque};
+  const Movement memory = with_memory(), time = with_time();
+  const std::uint64_t by_memory = memory.up | memory.down | bit(Var::hbm);
+  const std::uint64_t by_time = time.up | time.down;
+  const std::uint64_t derived = reads & derived_variables();
+  if (derived == 0)
+    part.reach = Reach::outer;
+  else if ((derived & ~by_memory) == 0 && problem_.cluster->pools.size() == 1 &&
+           (trend(pool, e, memory) == Trend::down || trend(pool, e, memory) == Trend::flat))
+    part.reach = Reach::memory;
+  else if ((derived & ~by_time) == 0 && trend(pool, e, time) == Trend::down)
+    part.reach = Reach::time;
+  parts.push_back(part);
+}
+
+void Judge::classify(Rule& rule) const {
+  if (!rule.lowered.expr) {
+    const bool own = (rule.lowered.variables & derived_variables()) == 0 && !rule.lowered.bytes;
+    rule.reach = own ? Reach::lists : Reach::opaque;
+    return;
+  }
+  split(*rule.lowered.expr, rule.parts);
+  for (const Part& part : rule.parts) rule.reach = std::max(rule.reach, part.reach);
+}
+
+Aim Judge::aim_of_objective() const {
+  if (objective_source_ == nullptr) return problem_.job->serve ? Aim::opaque : Aim::time;
+  if (!objective_ || !objective_->expr) return Aim::opaque;
+  const ExprPool& pool = problem_.module->pool();
+  const Expr e = *objective_->expr;
+  const Movement memory = with_memory(), time = with_time();
+  const std::uint64_t known =
+      ~derived_variables() | memory.up | memory.down | time.up | time.down | bit(Var::hbm);
+  if ((pool.depends_on(e) & ~known) != 0) return Aim::opaque;
+  const Trend worse = minimize_ ? Trend::up : Trend::down;
+  const auto suits = [&](Trend t) { return t == worse || t == Trend::flat; };
+  const Trend by_memory = trend(pool, e, memory), by_time = trend(pool, e, time);
+  if (!suits(by_memory) || !suits(by_time)) return Aim::opaque;
+  if (by_memory != Trend::flat && problem_.cluster->pools.size() > 1) return Aim::opaque;
+  if (by_memory == Trend::flat) return Aim::time;
+  return by_time == Trend::flat ? Aim::memory : Aim::both;
+}
+
+Rational Judge::unmet_percent(const Env& env) const {
+  Rational percent = 0;
+  for (const Rule& rule : prefer_) {
+    if (rule.reach != Reach::outer) continue;
+    bool met = false;
+    try {
+      met = !problem_.module->pool().eval(*rule.lowered.expr, env).is_zero();
+    } catch (const ArithmeticError&) {
+      // It has no value here, so it is not met.
+    }
+    if (!met) percent += rule.source->weight;
+  }
+  return percent;
+}
+
+std::int64_t Judge::memory_cap(Env& env, std::int64_t memory, std::uint64_t kept) {
+  const ExprPool& pool = problem_.module->pool();
+  const std::uint64_t peak = with_memory().up | with_memory().down | bit(Var::hbm);
+  std::vector<Expr> bounds;
+  bool everywhere = kept == 0;
+  const auto collect = [&](const Rule& rule) {
+    for (const Part& part : rule.parts)
+      if (part.reach == Reach::memory) {
+        bounds.push_back(part.expr);
+        everywhere = everywhere && (pool.depends_on(part.expr) & ~peak) == 0;
+      }
+  };
+  for (const Rule& rule : require_) collect(rule);
+  for (std::size_t i = 0; i < inner_.size(); ++i)
+    if ((kept >> i & 1) != 0) collect(prefer_[inner_[i]]);
+  if (bounds.empty() || memory <= 0) return memory;
+  if (everywhere && kept_cap_) return std::min(*kept_cap_, memory);
+  env[Var::hbm] = memory;
+  const auto hold = [&](std::int64_t bytes) {
+    env[Var::peak] = bytes;
+    env[Var::headroom] = Rational::fraction(memory - bytes, memory);
+    try {
+      for (const Expr e : bounds)
+        if (pool.eval(e, env).is_zero()) return false;
+    } catch (const ArithmeticError&) {
+      return false;  // it has no value here, so it is not met
+    }
+    return true;
+  };
+  std::int64_t most = -1;
+  if (hold(memory)) {
+    most = memory;
+  } else if (hold(0)) {
+    std::int64_t fails = memory;
+    most = 0;
+    while (fails - most > 1) {
+      const std::int64_t middle = most + (fails - most) / 2;
+      (hold(middle) ? most : fails) = middle;
+    }
+  }
+  if (everywhere) kept_cap_ = most;
+  return most;
+}
+
+std::vector<const Condition*> Judge::coupling(std::uint64_t kept) const {
+  std::vector<const Condition*> out;
+  const auto add = [&](const Rule& rule) {
+    if (rule.reach == Reach::lists || rule.reach == Reach::opaque) out.push_back(rule.source);
+  };
+  for (const Rule& rule : require_) add(rule);
+  for (std::size_t i = 0; i < inner_.size(); ++i)
+    if ((kept >> i & 1) != 0) add(prefer_[inner_[i]]);
+  return out;
+}
+
+bool Judge::keeps(const Priced& p, const Env& env, std::uint64_t kept) const {
+  for (std::size_t i = 0; i < inner_.size(); ++i)
+    if ((kept >> i & 1) != 0 && !holds(prefer_[inner_[i]], p, env).value_or(false)) return false;
+  return true;
 }
 
 bool Judge::admits(const Env& env, std::uint64_t known, std::uint64_t before) {
   const ExprPool& pool = problem_.module->pool();
   for (Rule& rule : require_) {
-    const std::uint64_t reads = rule.lowered.variables;
-    if (!rule.lowered.expr || (reads & ~known) != 0) continue;
-    if (before != 0 && (reads & ~before) == 0) continue;  // decided already
-    bool ok = false;
-    ++rule.asked;
-    try {
-      ok = !pool.eval(*rule.lowered.expr, env).is_zero();
-    } catch (const ArithmeticError& e) {
-      // It has no value here, so it is not met.
-      ++rule.without_value;
-      rule.why = e.what();
-    }
-    if (!ok) {
+    for (const Part& part : rule.parts) {
+      const std::uint64_t reads = pool.depends_on(part.expr);
+      if (part.reach != Reach::outer || (reads & ~known) != 0) continue;
+      if (before != 0 && (reads & ~before) == 0) continue;  // decided already
+      bool ok = false;
+      ++rule.asked;
+      try {
+        ok = !pool.eval(part.expr, env).is_zero();
+      } catch (const ArithmeticError& e) {
+        // It has no value here, so it is not met.
+        ++rule.without_value;
+        rule.why = e.what();
+      }
+      if (ok) continue;
       ++rule.turned_away;
       last_ = rule.source->name;
       return false;
@@ -239,7 +345,7 @@ bool Judge::meets(const Priced& p, const Env& env) {
   for (const bool slow : {false, true})  // those that need lists or a bill come last
     for (Rule& rule : require_) {
       if (rule.lowered.expr.has_value() == slow) continue;
-      if (!slow && (rule.lowered.variables & derived_variables()) == 0) continue;
+      if (rule.reach == Reach::outer) continue;
       ++rule.asked;
       if (!holds(rule, p, env).value_or(false)) {
         ++rule.turned_away;
@@ -284,20 +390,27 @@ bool Judge::score(Priced& p, const Env& env) const {
   return true;
 }
 
-double Judge::bound(Env& env, std::int64_t nanoseconds) const {
-  if (!bounded_) return -std::numeric_limits<double>::infinity();
-  if (objective_source_ == nullptr) return static_cast<double>(nanoseconds) * 1e-9 * (1 - 1e-12);
-  const Var v = problem_.module->pool().var(*objective_->expr);
-  if (with_time(v) != 0) {
-    Priced at_best;
-    at_best.time.nanoseconds = std::max<std::int64_t>(nanoseconds, 1);
-    set_derived(at_best, env);
-    // mfu is not among what follows from the time here; it is bounded by what tokens are.
-    if (v == Var::mfu) return -std::numeric_limits<double>::infinity();
+double Judge::bound(Env& env, std::int64_t nanoseconds, const StepTime& at,
+                    const Rational& percent) const {
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  if (aim_ != Aim::time) return kNone;
+  // Preferences add a share of the value's size: of a positive value to be made small, the bound's.
+  const double factor = 1 + percent.to_double() / 100;
+  if (objective_source_ == nullptr)
+    return static_cast<double>(nanoseconds) * 1e-9 * factor * (1 - 1e-12);
+  Priced least;
+  least.time = at;
+  least.time.nanoseconds = std::max<std::int64_t>(nanoseconds, 1);
+  set_derived(least, env);
+  double value = 0;
+  try {
+    value = problem_.module->pool().eval(*objective_->expr, env).to_double();
+  } catch (const ArithmeticError&) {
+    return kNone;
   }
-  const double value = env[v].to_double();
-  const double slack = 1e-9 * std::abs(value);
-  return (minimize_ ? value : -value) - slack;
+  const double score = minimize_ ? value : -value;
+  const double slack = 1e-8 * std::abs(value);
+  return (score > 0 ? score * factor : score) - slack;
 }
 
 bool Judge::report_without_value(Diagnostics& diags) const {

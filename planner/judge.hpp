@@ -12,6 +12,23 @@
 
 namespace plimsoll {
 
+/// What a condition takes to be decided.
+enum class Reach : std::uint8_t {
+  outer,   ///< the outer variables alone
+  memory,  ///< and the peak: it holds up to some number of bytes
+  time,    ///< and the step time: it holds up to some time
+  lists,   ///< and stage_layers or recompute_layers: it couples stages
+  opaque,  ///< anything else of a priced layout (bytes("…"), bubble …): asked for each one
+};
+
+/// What an objective depends on beside the outer variables.
+enum class Aim : std::uint8_t {
+  time,    ///< nothing, or the step time: less is better
+  memory,  ///< the peak: less is better
+  both,    ///< both of them: less of each is better
+  opaque,  ///< anything else
+};
+
 /// A job's requirements, preferences and objective, ready for a search.
 class Judge {
  public:
@@ -28,9 +45,26 @@ class Judge {
   /// Sets score, unmet, days and cost. False where the objective has no value.
   bool score(Priced&, const Env& env) const;
 
-  /// A score that no layout of these variables with at least \a nanoseconds a step can undercut;
-  /// -infinity where the objective does not follow from the step time alone.
-  double bound(Env& env, std::int64_t nanoseconds) const;
+  /// A score that no layout of these outer variables with at least \a nanoseconds a step can
+  /// undercut, where preferences of \a percent in all are not met; -infinity where the objective
+  /// does not follow from the step time. \a at: what mfu and throughput are at that step time.
+  double bound(Env& env, std::int64_t nanoseconds, const StepTime& at, const Rational& percent) const;
+
+  Aim aim() const { return aim_; }
+  /// Preferences that the outer variables do not decide: a search may insist on some of them. Bit i
+  /// of a set stands for the i-th.
+  std::size_t inner_preferences() const { return inner_.size(); }
+  const Rational& weight(std::size_t inner) const { return prefer_[inner_[inner]].source->weight; }
+  /// Weights, added up, of the preferences that the outer variables decide and that do not hold.
+  Rational unmet_percent(const Env& env) const;
+
+  /// The most bytes with which the requirements, and the inner preferences of \a kept, that bound
+  /// the peak hold; \a memory where none does bind, negative where they hold at no peak.
+  std::int64_t memory_cap(Env& env, std::int64_t memory, std::uint64_t kept);
+  /// Conditions that couple stages or that only a priced layout decides.
+  std::vector<const Condition*> coupling(std::uint64_t kept) const;
+  /// Do the inner preferences of \a kept hold at a priced layout?
+  bool keeps(const Priced&, const Env& env, std::uint64_t kept) const;
 
   /// The requirements that a priced layout breaks; \a env as set_derived leaves it.
   std::vector<const Condition*> broken(const Priced&, const Env& env) const;
@@ -46,14 +80,23 @@ class Judge {
   std::string strictest() const;
 
  private:
+  struct Part {
+    Expr expr;
+    Reach reach = Reach::outer;
+  };
   struct Rule {
     const Condition* source = nullptr;
     Lowered lowered;
+    Reach reach = Reach::outer;  ///< of the part that reaches furthest
+    std::vector<Part> parts;     ///< they all must hold; empty where there is no expression
     std::int64_t turned_away = 0;
     std::int64_t asked = 0;  ///< times; of them, `without_value` for the reason `why`
     mutable std::int64_t without_value = 0;
     mutable std::string why = {};
   };
+  void classify(Rule&) const;
+  void split(Expr, std::vector<Part>&) const;
+  Aim aim_of_objective() const;
   std::optional<bool> holds(const Rule&, const Priced&, const Env&) const;
   std::optional<Rational> value_of_objective(const Priced&, const Env&) const;
   LayoutValues values(const Priced&, const Env&) const;
@@ -66,7 +109,10 @@ class Judge {
   std::string objective_text_, last_;
   mutable std::string objective_why_;  ///< why it had no value, where that happened
   mutable bool objective_has_value_ = false;
-  bool minimize_ = true, bounded_ = false;
+  bool minimize_ = true;
+  Aim aim_ = Aim::time;
+  std::vector<std::size_t> inner_;  ///< indices into prefer_
+  std::optional<std::int64_t> kept_cap_;  ///< where the bound on the peak is the same everywhere
 };
 
 /// The requirements of the job (and its framework) that a layout does not meet, for a bill of it.

@@ -415,20 +415,30 @@ StepTime Clock::step(const Layout& l) {
   t.compute =
       std::max(0.0, m * (slowest.pace - slowest.gathered) - t.tp - t.cp - t.ep - t.recompute);
   t.bubble_share = t.bubble / seconds;
+  tell_throughput(l, seconds, t);
+  return t;
+}
+
+StepTime Clock::throughput(const Layout& outer, std::int64_t nanoseconds) {
+  StepTime t;
+  t.nanoseconds = std::max<std::int64_t>(nanoseconds, 1);
+  tell_throughput(outer, as_double(t.nanoseconds) * 1e-9, t);
+  return t;
+}
+
+void Clock::tell_throughput(const Layout& l, double seconds, StepTime& t) {
   t.model_flops = impl_->model_flops(l.seq) * as_double(l.batch);
   const double gpus = as_double(l.tp * l.pp * l.cp * l.dp);
   t.tflops_per_gpu = t.model_flops / seconds / gpus / 1e12;
   t.mfu = t.model_flops / seconds / gpus / impl_->mean_rate(l);
   t.tokens_per_second = as_double(l.batch) * as_double(l.seq) / seconds;
-  return t;
 }
 
 std::int64_t Clock::lower_bound(const Layout& l) {
   const Impl::Timed& t = impl_->segments(l);
   const auto mode = std::min<std::size_t>(l.recompute, t.whole.size() - 1);
-  // Where only some layers are recomputed, which ones is open: none of them, at least.
-  const bool all = l.recompute_layers.empty() || l.recompute_layers == l.stage_layers;
-  const double whole = t.whole[all ? mode : 0];
+  // How many layers a search recomputes is open: none of them, at least.
+  const double whole = t.whole[mode == kFullRecompute ? 0 : mode];
   const double pp = as_double(l.pp), m = as_double(l.microbatches);
   const auto [idle_part, idle_of] = idle_share(l);
   const double idle = as_double(idle_part) / as_double(idle_of);
@@ -448,6 +458,30 @@ std::int64_t Clock::lower_bound(const Layout& l) {
   }
   seconds = std::min(seconds, kLongest);
   // A whole nanosecond and a billionth below, so that rounding cannot make it too high.
+  return static_cast<std::int64_t>(std::floor(seconds * 1e9 * (1 - 1e-9))) - 1;
+}
+
+std::int64_t Clock::core_bound(const Layout& core) {
+  Layout l = core;
+  const auto [idle_part, idle_of] = idle_share(l);
+  const double idle = as_double(idle_part) / as_double(idle_of);
+  double whole = std::numeric_limits<double>::infinity();
+  for (const bool sp : {false, true}) {
+    if (sp && l.tp == 1) break;
+    l.sp = sp;
+    for (const double mode : impl_->segments(l).whole) whole = std::min(whole, mode);
+  }
+  double seconds = ((as_double(l.microbatches) - idle) / as_double(l.pp) + idle) * whole;
+  if (impl_->links.size() == 1) {
+    double sends = std::numeric_limits<double>::infinity();
+    for (const bool sp : {false, true}) {
+      if (sp && l.tp == 1) break;
+      l.sp = sp;
+      sends = std::min(sends, impl_->sends(l, true));
+    }
+    seconds += impl_->fixed + sends;
+  }
+  seconds = std::min(seconds, kLongest);
   return static_cast<std::int64_t>(std::floor(seconds * 1e9 * (1 - 1e-9))) - 1;
 }
 

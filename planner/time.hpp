@@ -52,11 +52,17 @@ class Clock {
   /// One stage's share of step(); the lists of \a outer are ignored.
   StageTime stage(const Layout& outer, const StageWork&);
   Composition composition(const Layout& outer);
+  /// What a step of that many nanoseconds comes to: mfu, tokens_per_second ….
+  StepTime throughput(const Layout& outer, std::int64_t nanoseconds);
   /// Admissible: never above step(layout).nanoseconds for this layout, whatever its stage_layers
-  /// are.
+  /// and recompute_layers are.
   std::int64_t lower_bound(const Layout&);
+  /// Admissible for every sp, zero, shard, recompute and offload too; the schedule is the layout's.
+  std::int64_t core_bound(const Layout&);
 
  private:
+  void tell_throughput(const Layout&, double seconds, StepTime&);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
