@@ -167,6 +167,19 @@ Domains::Domains(const Problem& problem) : problem_(problem) {
       }
 }
 
+bool Domains::settles_late() const {
+  const ExprPool& pool = problem_.module->pool();
+  for (const auto& [variable, choice] : problem_.job->layout) {
+    if (variable == "dp") return true;
+    for (const eval::Value& value : choice.values) {
+      if (const auto* n = value.as<eval::Number>(); n && !pool.is_constant(n->expr)) return true;
+      if (const auto* b = value.as<eval::Boolean>(); b && !pool.is_constant(b->expr)) return true;
+      if (value.as<eval::OpenWord>() != nullptr) return true;
+    }
+  }
+  return false;
+}
+
 const Choice* Domains::choice(Knob knob) const {
   const auto it = problem_.job->layout.find(std::string(name(variable(knob))));
   return it == problem_.job->layout.end() || it->second.values.empty() ? nullptr : &it->second;
@@ -307,7 +320,8 @@ std::vector<std::int64_t> Domains::defaults(Knob knob, const Layout& l) const {
       out.push_back(1);
       if (l.pp > 1 && !job.serve)
         for (std::int64_t v = 2; v <= kMaxChunks; ++v)
-          if (problem_.program->layer_count % (l.pp * v) == 0) out.push_back(v);
+          if (problem_.program->layer_count % v == 0 && problem_.program->layer_count / v >= l.pp)
+            out.push_back(v);
       return out;
     case Knob::mbs: {
       if (job.serve) return {1};
@@ -324,14 +338,19 @@ std::vector<std::int64_t> Domains::defaults(Knob knob, const Layout& l) const {
       if (job.serve || l.dp * l.cp == 1) return {0};
       return {0, 1, 2, 3};
     case Knob::shard:
-      return {l.dp * l.cp};
+      if (l.zero == 0) return {l.dp * l.cp};
+      return divisors(l.dp * l.cp);
     case Knob::recompute:
       if (job.serve) return {0};
       out.resize(std::max<std::size_t>(problem_.inventory.recompute_modes.size(), 1));
       std::iota(out.begin(), out.end(), 0);
       return out;
     case Knob::schedule:
-      return {static_cast<std::int64_t>(l.vpp > 1 ? Schedule::interleaved : Schedule::one_f_one_b)};
+      // Not gpipe: as slow as 1f1b, and it holds every micro-batch.
+      if (l.vpp > 1) return {static_cast<std::int64_t>(Schedule::interleaved)};
+      out.push_back(static_cast<std::int64_t>(Schedule::one_f_one_b));
+      if (l.pp > 1) out.push_back(static_cast<std::int64_t>(Schedule::zb_h1));
+      return out;
     case Knob::offload:
       return {0};
   }

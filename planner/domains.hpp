@@ -46,6 +46,8 @@ class Domains {
   /// A variable to which the job gives other values than the layout has; for those whose value
   /// depends on variables that are chosen later, and for dp.
   std::optional<Var> disagrees(const Layout& layout, const Env& env) const;
+  /// Can it ever? False where the job gives constants only, and not dp.
+  bool settles_late() const;
   /// The numbers of sequences that a serve job asks for, ascending; empty where it does not.
   std::vector<std::int64_t> sequences(const Env&) const;
   /// Lists that the job pins; empty where it does not.

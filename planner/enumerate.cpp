@@ -3,39 +3,37 @@
 #include "planner/enumerate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <tuple>
 
 #include "lang/diagnostics.hpp"
-#include "planner/domains.hpp"
+#include "planner/inner.hpp"
 #include "planner/judge.hpp"
+#include "planner/space.hpp"
 #include "planner/time_constants.hpp"
 
 namespace plimsoll {
 
 namespace {
 
-constexpr RecomputeMode kFull = 1;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::uint64_t bit(Var v) { return std::uint64_t{1} << static_cast<unsigned>(v); }
-
-/// A candidate as the queue keeps it: a layout without its lists.
-struct Candidate {
-  double bound = 0;  ///< no score below it
-  std::int64_t seq = 0, batch = 0, mbs = 0;
-  std::int32_t dp = 0, pp = 0, nodes = 0, shard = 0, ep = 0, tp = 0, cp = 0, etp = 0, vpp = 0;
-  std::uint32_t stages = 0, recomputed = 0, pools = 0;  ///< which of the pinned lists
-  std::int16_t offload = 0;
-  std::int8_t zero = 0, recompute = 0, schedule = 0, sp = 0;
-};
+/// Stages as even as can be, and where layers are recomputed, all of them.
+bool usual_lists(const Layout& l) {
+  std::int64_t layers = 0;
+  for (const std::int64_t n : l.stage_layers) layers += n;
+  return l.stage_layers == default_stage_layers(layers, l.pp) &&
+         (l.recompute_layers.empty() || l.recompute_layers == l.stage_layers);
+}
 
 /// What a person would rather not have to set, counted; then the values in a fixed order.
 auto tie_key(const Layout& l) {
   const int knobs = (l.tp != 1) + (l.pp != 1) + (l.cp != 1) + (l.ep != 1) + (l.etp != 1) +
                     (l.vpp != 1) + (l.zero != 0) + (l.shard != l.dp * l.cp) + (l.recompute != 0) +
                     static_cast<int>(l.sp) + (l.schedule != Schedule::one_f_one_b) +
-                    (l.offload.sign() != 0);
+                    (l.offload.sign() != 0) + static_cast<int>(!usual_lists(l));
   return std::make_tuple(knobs, l.nodes, l.tp, l.pp, l.cp, l.ep, l.etp, l.vpp, l.zero, l.shard,
                          l.recompute, l.sp, static_cast<int>(l.schedule), l.offload, -l.mbs,
                          -l.batch, -l.seq, l.stage_layers, l.recompute_layers);
@@ -47,336 +45,316 @@ bool better(const Priced& a, const Priced& b) {
   return tie_key(a.layout) < tie_key(b.layout);
 }
 
-template <class T>
-T narrow(std::int64_t v) {
-  if (v < std::numeric_limits<T>::min() || v > std::numeric_limits<T>::max())
-    throw ArithmeticError(fmt::format("{} is larger than a search can take", v));
-  return static_cast<T>(v);
+/// Do they differ in nothing but what stages hold?
+bool same_outside(const Layout& a, const Layout& b) {
+  const auto key = [](const Layout& l) {
+    return std::make_tuple(l.nodes, l.seq, l.batch, l.tp, l.cp, l.pp, l.ep, l.etp, l.vpp, l.mbs,
+                           l.sp, l.zero, l.shard, l.recompute, static_cast<int>(l.schedule),
+                           l.offload, l.stage_pool);
+  };
+  return key(a) == key(b);
 }
+
+/// Something that waits to be looked into.
+struct Entry {
+  enum Kind : std::uint8_t { core, leaf, coupled } kind = core;
+  double score = 0;        ///< no layout in it scores less
+  std::int64_t ns = 0;     ///< nor takes fewer nanoseconds a step
+  std::uint64_t kept = 0;  ///< inner preferences that a layout must meet
+  std::uint32_t removable = 0;  ///< inner preferences from this one on may still be given up
+  std::uint64_t number = 0;     ///< in the order of enumeration
+  Point point;
+};
+
+struct Later {
+  bool operator()(const Entry& a, const Entry& b) const {
+    return std::tie(a.score, a.ns, a.number) > std::tie(b.score, b.ns, b.number);
+  }
+};
 
 class Search {
  public:
   Search(const Problem& problem, const PlanOptions& options, Diagnostics& diags)
       : problem_(problem),
         options_(options),
-        domains_(problem),
         clock_(problem),
         pricer_(problem),
         judge_(problem, pricer_, diags),
-        diags_(diags),
-        unlike_pools_(problem.cluster->pools.size() > 1) {}
+        space_(problem, judge_),
+        inner_(problem, clock_),
+        diags_(diags) {}
 
   PlanResult run();
 
  private:
-  void choose(std::size_t knob, std::uint64_t known);
-  void try_value(std::size_t knob, std::int64_t value, std::uint64_t known);
-  /// Degrees must divide what is left of the GPUs, mbs the batch: said before anything is priced.
-  std::string why_not(Knob, std::int64_t value) const;
-  std::string why_no_value(Knob) const;
-  /// Counts a reason why combinations whose first \a depth variables are set are not looked at.
-  void turn_away(std::size_t depth, const std::string& why);
-  std::string most_frequent_reason() const;
-  void complete();
-  void keep(std::size_t stages, std::size_t recomputed, std::size_t pools);
-  bool deal_pools();
-  Layout unpack(const Candidate&) const;
-  /// Prices; false where it cannot be among the best any more, does not fit, or breaks a
-  /// requirement.
-  bool look_at(const Candidate&, Priced&);
-  bool price(const Candidate&, Priced&);
-  bool price_serving(Priced&) const;
+  void push(Entry);
+  void push_core(const Layout&, Env&);
+  void push_leaf(const Layout&, Env&);
+  double score_bound(const Layout&, Env&, std::int64_t ns, const Rational& percent) const;
+  /// Can nothing in it be among the best any more?
+  bool too_late(const Entry&) const;
+  /// True where the search must end before all is looked at.
+  bool must_stop();
+  void look_into(const Entry&);
+  void solve_leaf(const Entry&);
+  void solve_with_lists(const Entry&, Layout);
+  /// Prices what was found; false where it breaks a requirement.
+  bool settle(const Layout&, const Entry&);
+  void give_up_preferences(const Entry&);
+  std::int64_t cap_of(const Layout&, const Entry&);
+  std::int64_t cutoff_of(const Entry&) const;
+  bool price_serving(Priced&);
+  void serve(const Entry&);
   /// Errors of a search that found nothing because nothing could be computed.
   bool report_without_value();
   void remember(Priced);
-  double worst_kept() const;
+  bool full() const { return static_cast<std::int64_t>(best_.size()) >= keep_; }
+  void find_tightest();
+  /// Of equally fast ways to deal the layers of a layout, the one with the smallest peak, unless it
+  /// is the usual one or conditions couple stages.
+  void make_roomy(Priced&);
+  PlanResult finish(bool complete, double bound);
 
   const Problem& problem_;
   const PlanOptions& options_;
-  Domains domains_;
   Clock clock_;
   Pricer pricer_;
   Judge judge_;
+  Space space_;
+  Inner inner_;
   Diagnostics& diags_;
-  bool unlike_pools_;
+  std::int64_t keep_ = 1;
 
-  Layout layout_;  ///< as far as it is chosen
-  Env env_;
-  std::int64_t gpus_ = 0;
-  std::vector<Candidate> candidates_;
-  std::vector<Priced> best_;  ///< sorted
-  std::size_t deepest_ = 0;   ///< variables that were set where reasons_ arose
-  std::map<std::string, std::int64_t> reasons_;
-  std::string unpriced_;  ///< why the first layout without a price has none
+  std::vector<Entry> heap_;
+  std::uint64_t numbered_ = 0;
+  const Entry* from_ = nullptr;  ///< the core whose leaves are being pushed
+  std::vector<Priced> best_;     ///< sorted
+  std::string unpriced_;         ///< why the first layout without a price has none
   PlanResult result_;
 };
 
-void Search::turn_away(std::size_t depth, const std::string& why) {
-  constexpr std::size_t kMostReasons = 4096;  // distinct ones; the rest is as the first ones are
-  if (depth < deepest_) return;
-  if (depth > deepest_) reasons_.clear();
-  deepest_ = depth;
-  if (const auto it = reasons_.find(why); it != reasons_.end())
-    ++it->second;
-  else if (reasons_.size() < kMostReasons)
-    reasons_.emplace(why, 1);
+void Search::push(Entry e) {
+  if (too_late(e)) return;
+  e.number = numbered_++;
+  heap_.push_back(e);
+  std::push_heap(heap_.begin(), heap_.end(), Later{});
 }
 
-std::string Search::most_frequent_reason() const {
-  const auto it =
-      std::max_element(reasons_.begin(), reasons_.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  return it == reasons_.end() ? "" : it->first;
+double Search::score_bound(const Layout& l, Env& env, std::int64_t ns,
+                           const Rational& percent) const {
+  const StepTime at = problem_.job->serve ? StepTime{} : const_cast<Clock&>(clock_).throughput(l, ns);
+  return judge_.bound(env, ns, at, percent);
 }
 
-std::string Search::why_not(Knob knob, std::int64_t value) const {
-  const auto divide = [&](std::int64_t whole, const std::string& what) -> std::string {
-    if (value > 0 && whole % value == 0) return "";
-    return fmt::format("{} = {} does not divide {}", name(variable(knob)), value, what);
-  };
-  const std::int64_t left = gpus_ / std::max<std::int64_t>(layout_.tp * layout_.cp, 1);
-  switch (knob) {
-    case Knob::tp:
-      return divide(gpus_, fmt::format("{} GPUs", gpus_));
-    case Knob::cp:
-      return divide(gpus_ / layout_.tp, fmt::format("{} GPUs / tp = {}", gpus_, layout_.tp));
-    case Knob::pp:
-      if (value > problem_.program->layer_count)
-        return fmt::format("pp = {} is more than {} layers", value, problem_.program->layer_count);
-      return divide(left, fmt::format("{} GPUs / (tp * cp) = {}", gpus_, left));
-    case Knob::ep:
-      return divide(gpus_ / layout_.pp, fmt::format("the {} GPUs of a stage", gpus_ / layout_.pp));
-    case Knob::etp:
-      return divide(gpus_ / layout_.pp / layout_.ep, fmt::format("the {} GPUs of a stage / ep = {}",
-                                                                 gpus_ / layout_.pp, layout_.ep));
-    case Knob::vpp:
-      if (value < 1 || value > problem_.program->layer_count / layout_.pp)
-        return fmt::format("vpp = {} is more than the {} layers of a stage", value,
-                           problem_.program->layer_count / layout_.pp);
-      return "";
-    case Knob::mbs:
-      if (problem_.job->serve) return "";
-      if (layout_.batch % layout_.dp != 0)
-        return fmt::format("dp = {} does not divide the batch of {} sequences", layout_.dp,
-                           layout_.batch);
-      return divide(layout_.batch / layout_.dp, fmt::format("the {} sequences of a replica's batch",
-                                                            layout_.batch / layout_.dp));
-    case Knob::shard:
-      return divide(layout_.dp * layout_.cp, fmt::format("dp * cp = {}", layout_.dp * layout_.cp));
-    default:
-      return "";
-  }
-}
-
-/// Why a variable has no value to try.
-std::string Search::why_no_value(Knob knob) const {
-  const Job& job = *problem_.job;
-  if (knob == Knob::batch && job.batch_in_tokens)
-    return fmt::format("a batch of {} tokens is no whole number of sequences of {}",
-                       job.batch.str(), layout_.seq);
-  if (knob == Knob::mbs)
-    return fmt::format("dp = {} does not divide the batch of {} sequences", layout_.dp,
-                       layout_.batch);
-  return fmt::format("no value of {} is possible", name(variable(knob)));
-}
-
-void Search::choose(std::size_t k, std::uint64_t known) {
-  if (k == kKnobCount) {
-    complete();
-    return;
-  }
-  std::vector<std::int64_t> values;
+void Search::push_core(const Layout& l, Env& env) {
+  Entry e;
+  e.point = space_.point(l);
+  result_.space += space_.leaf_count(e.point);
+  space_.set_env(l);
+  e.score = -kInfinity;
   try {
-    values = domains_.values(static_cast<Knob>(k), layout_, env_, known);
-  } catch (const ArithmeticError& e) {
-    turn_away(k,
-              fmt::format("{} has no value: {}", name(variable(static_cast<Knob>(k))), e.what()));
-    return;
+    if (!problem_.job->serve) {
+      e.ns = Inner::kNoLimit;
+      Layout core = l;
+      Env scratch = env;
+      for (const std::int64_t s :
+           space_.domains().values(Knob::schedule, core, scratch, Space::core_variables())) {
+        core.schedule = static_cast<Schedule>(s);
+        e.ns = std::min(e.ns, clock_.core_bound(core));
+      }
+      const std::uint64_t known = Space::core_variables() | derived_variables();
+      if ((judge_.objective_variables() & ~known) == 0) e.score = score_bound(l, env, e.ns, 0);
+    }
+  } catch (const ArithmeticError&) {
+    e.score = -kInfinity;  // settle() says what is wrong
+    e.ns = 0;
   }
-  if (values.empty()) turn_away(k, why_no_value(static_cast<Knob>(k)));
-  for (const std::int64_t value : values) try_value(k, value, known);
+  push(e);
 }
 
-void Search::try_value(std::size_t k, std::int64_t value, std::uint64_t known) {
-  const auto knob = static_cast<Knob>(k);
-  if (const std::string why = why_not(knob, value); !why.empty()) return turn_away(k, why);
-  set(layout_, knob, value);
-  std::uint64_t now = known | bit(variable(knob));
-  if (knob == Knob::nodes) {
-    gpus_ = domains_.gpus(layout_);
-    now |= bit(Var::gpus) | bit(Var::gpus_per_node);
+void Search::push_leaf(const Layout& l, Env& env) {
+  Entry e;
+  e.kind = Entry::leaf;
+  e.point = space_.point(l);
+  e.kept = (std::uint64_t{1} << judge_.inner_preferences()) - 1;
+  try {
+    e.ns = problem_.job->serve ? 0 : clock_.lower_bound(l);
+    e.score = score_bound(l, env, e.ns, judge_.unmet_percent(env));
+  } catch (const ArithmeticError&) {
+    e.score = -kInfinity;
+    e.ns = 0;
   }
-  if (knob == Knob::pp) {
-    layout_.dp = gpus_ / (layout_.tp * layout_.cp * layout_.pp);
-    now |= bit(Var::dp);
-  }
-  if (knob == Knob::etp) now |= bit(Var::expert_dp) | bit(Var::expert_shard);
-  if (knob == Knob::mbs) {
-    layout_.microbatches = problem_.job->serve ? 1 : layout_.batch / (layout_.dp * layout_.mbs);
-    now |= bit(Var::microbatches);
-    // What does not divide is known by now: the rest need not be tried.
-    Layout probe = layout_;
-    probe.sp = false;
-    probe.zero = 0;
-    probe.shard = 0;
-    probe.recompute = 0;
-    probe.schedule = probe.vpp > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
-    probe.offload = 0;
-    probe.stage_layers.clear();
-    probe.recompute_layers.clear();
-    probe.stage_pool.clear();
-    resolve(problem_, probe);
-    if (const std::string why = why_impossible(problem_, probe); !why.empty())
-      return turn_away(k, why);
-  }
-  set_variables(problem_, layout_, gpus_, env_);
-  if (!judge_.admits(env_, now, known))
-    return turn_away(k, fmt::format("the requirement '{}' does not hold", judge_.last()));
-  choose(k + 1, now);
+  push(e);
 }
 
-/// Unlike pools: each holds whole stages, in the order of the pools.
-bool Search::deal_pools() {
-  layout_.stage_pool.clear();
-  if (!unlike_pools_) return true;
-  const std::int64_t each = layout_.tp * layout_.cp * layout_.dp;
-  for (std::uint32_t p = 0; p < problem_.cluster->pools.size(); ++p) {
-    const Pool& pool = problem_.cluster->pools[p];
-    const std::int64_t gpus = pool.nodes.front() * pool.gpus_per_node;
-    if (gpus % each != 0) return false;
-    layout_.stage_pool.insert(layout_.stage_pool.end(), static_cast<std::size_t>(gpus / each), p);
+bool Search::too_late(const Entry& e) const {
+  if (!full()) return false;
+  const double worst = best_.back().score.to_double();
+  const double slack = 1e-8 * std::abs(worst);
+  if (e.score > worst + slack) return true;
+  // Equal scores: the faster one is better. Of objectives that do not follow from the time.
+  return e.score >= worst - slack && e.ns > best_.back().time.nanoseconds;
+}
+
+bool Search::must_stop() {
+  if (options_.budget && result_.evaluated + result_.solver_queries >= *options_.budget) return true;
+  if (options_.stop && options_.stop()) {
+    result_.stopped = true;
+    return true;
   }
+  return options_.first_fit && !best_.empty();
+}
+
+std::int64_t Search::cutoff_of(const Entry& e) const {
+  if (!full() || judge_.aim() != Aim::time) return Inner::kNoLimit;
+  const Priced& worst = best_.back();
+  const std::uint64_t by_time = derived_variables();
+  if ((judge_.objective_variables() & by_time) == 0) {
+    // The score is the outer layout's: at an equal one the time decides.
+    const double gap = e.score - worst.score.to_double();
+    return std::abs(gap) <= 1e-8 * std::abs(gap) + 1e-12 ? worst.time.nanoseconds : Inner::kNoLimit;
+  }
+  // Scores grow with the time: by as much at least as from the bound's.
+  if (e.ns <= 0 || e.score <= 0) return Inner::kNoLimit;
+  const double most = worst.score.to_double() / e.score * static_cast<double>(e.ns);
+  // Costs and days are as the time is; others may grow more slowly.
+  if (judge_.objective() != "step_time" && judge_.objective() != "cost" &&
+      judge_.objective() != "days")
+    return Inner::kNoLimit;
+  return most < 9e18 ? static_cast<std::int64_t>(most * (1 + 1e-7)) + 1 : Inner::kNoLimit;
+}
+
+std::int64_t Search::cap_of(const Layout& l, const Entry& e) {
+  Int128 memory = usable_memory(problem_, l, 0);
+  for (std::int64_t i = 1; i < l.pp && !l.stage_pool.empty(); ++i)
+    memory = std::max(memory, usable_memory(problem_, l, i));
+  const auto bytes = static_cast<std::int64_t>(memory);
+  std::int64_t cap = judge_.memory_cap(space_.env(), bytes, e.kept);
+  if (options_.min_headroom) {
+    const Rational most = Rational(bytes) * (Rational(1) - *options_.min_headroom);
+    cap = std::min(cap, most.floor().to_int64());
+  }
+  return cap;
+}
+
+/// Without the first preference that may still be given up, without the second ….
+void Search::give_up_preferences(const Entry& e) {
+  for (std::uint32_t i = e.removable; i < judge_.inner_preferences(); ++i) {
+    Entry less = e;
+    less.kind = Entry::leaf;
+    less.kept = e.kept & ~(std::uint64_t{1} << i);
+    less.removable = i + 1;
+    const Layout l = space_.layout(e.point);
+    space_.set_env(l);
+    Rational percent = judge_.unmet_percent(space_.env());
+    for (std::uint32_t k = 0; k < judge_.inner_preferences(); ++k)
+      if ((less.kept >> k & 1) == 0) percent += judge_.weight(k);
+    less.score = score_bound(l, space_.env(), less.ns, percent);
+    push(less);
+  }
+}
+
+void Search::solve_leaf(const Entry& e) {
+  ++result_.evaluated;
+  give_up_preferences(e);
+  const Layout outer = space_.layout(e.point);
+  space_.set_env(outer);
+  const auto& layers = space_.domains().stage_layers;
+  const auto& recomputed = space_.domains().recompute_layers;
+  const std::size_t first = std::max<std::size_t>(layers.size(), 1);
+  const std::size_t second =
+      outer.recompute == kFullRecompute ? std::max<std::size_t>(recomputed.size(), 1) : 1;
+  for (std::size_t i = 0; i < first; ++i)
+    for (std::size_t k = 0; k < second; ++k) {
+      Layout l = outer;
+      if (!layers.empty()) l.stage_layers = layers[i];
+      if (!recomputed.empty() && outer.recompute == kFullRecompute)
+        l.recompute_layers = recomputed[k];
+      const auto pp = static_cast<std::size_t>(l.pp);
+      if ((!l.stage_layers.empty() && l.stage_layers.size() != pp) ||
+          (!l.recompute_layers.empty() && l.recompute_layers.size() != pp))
+        continue;
+      solve_with_lists(e, std::move(l));
+    }
+}
+
+void Search::solve_with_lists(const Entry& e, Layout l) {
+  const std::int64_t cap = cap_of(l, e);
+  if (cap < 0) return;
+  const auto with = [&](const InnerSolution& s) {
+    Layout whole = l;
+    whole.stage_layers = s.stage_layers;
+    whole.recompute_layers = s.recompute_layers;
+    return whole;
+  };
+  std::optional<InnerSolution> found;
+  switch (judge_.aim()) {
+    case Aim::time:
+      inner_.set(l, cap);
+      found = solve(inner_, problem_, cutoff_of(e));
+      break;
+    case Aim::memory: {
+      const bool by_peak = full() && judge_.objective() == "peak" && e.kept == 0;
+      const auto worst = by_peak ? static_cast<std::int64_t>(best_.back().peak_bytes) : cap;
+      found = solve_for_peak(inner_, problem_, l, std::min(cap, worst));
+      break;
+    }
+    case Aim::both:
+    case Aim::opaque: {
+      // Along the front of time and peak, from the fastest to the smallest.
+      std::int64_t below = cap;
+      for (;;) {
+        inner_.set(l, below);
+        const auto next = solve(inner_, problem_);
+        if (!next) return;
+        settle(with(*next), e);
+        const auto peak = static_cast<std::int64_t>(pricer_.peak(with(*next)).bytes);
+        if (peak <= 0 || must_stop()) return;
+        below = peak - 1;
+      }
+    }
+  }
+  if (found) settle(with(*found), e);
+}
+
+bool Search::settle(const Layout& l, const Entry& e) {
+  Priced p;
+  p.layout = l;
+  p.time = clock_.step(l);
+  const Pricer::Peak peak = pricer_.peak(l);
+  p.peak_bytes = peak.bytes;
+  p.hbm_bytes = peak.bytes + peak.headroom_bytes;
+  p.peak_stage = peak.stage;
+  if (!peak.fits) throw InternalError("a layout that the search chose does not fit");
+  space_.set_env(l);
+  judge_.set_derived(p, space_.env());
+  if (!judge_.meets(p, space_.env()) || !judge_.keeps(p, space_.env(), e.kept)) {
+    if (best_.empty() && !result_.tightest) result_.tightest = p;
+    return false;
+  }
+  ++result_.feasible_count;
+  if (!judge_.score(p, space_.env())) return false;
+  remember(std::move(p));
   return true;
 }
 
-void Search::complete() {
-  const std::optional<Var> other = domains_.disagrees(layout_, env_);
-  if (other)
-    return turn_away(kKnobCount,
-                     fmt::format("{} = {} is not among the values that the job gives it",
-                                 name(*other), env_[*other].str()));
-  const auto stages = std::max<std::size_t>(domains_.stage_layers.size(), 1);
-  const auto recomputed =
-      layout_.recompute == kFull ? std::max<std::size_t>(domains_.recompute_layers.size(), 1) : 1;
-  const auto pools = std::max<std::size_t>(domains_.stage_pool.size(), 1);
-  for (std::size_t i = 0; i < stages; ++i)
-    for (std::size_t j = 0; j < recomputed; ++j)
-      for (std::size_t k = 0; k < pools; ++k) keep(i, j, k);
-}
-
-void Search::keep(std::size_t stages, std::size_t recomputed, std::size_t pools) {
-  const auto pp = static_cast<std::size_t>(layout_.pp);
-  if (domains_.stage_layers.empty())
-    layout_.stage_layers = default_stage_layers(problem_.program->layer_count, layout_.pp);
-  else
-    layout_.stage_layers = domains_.stage_layers[stages];
-  layout_.recompute_layers.clear();
-  if (layout_.recompute == kFull)
-    layout_.recompute_layers = domains_.recompute_layers.empty()
-                                   ? layout_.stage_layers
-                                   : domains_.recompute_layers[recomputed];
-  if (domains_.stage_pool.empty()) {
-    if (!deal_pools())
-      return turn_away(kKnobCount, "the GPUs of a pool do not make up whole stages");
-  } else {
-    layout_.stage_pool = domains_.stage_pool[pools];
-  }
-  if (layout_.stage_layers.size() != pp ||
-      (!layout_.recompute_layers.empty() && layout_.recompute_layers.size() != pp) ||
-      (!layout_.stage_pool.empty() && layout_.stage_pool.size() != pp))
-    return turn_away(kKnobCount, fmt::format("a list has not one entry for each of the pp = {} "
-                                             "stages",
-                                             pp));
-  if (const std::string why = why_impossible(problem_, layout_); !why.empty())
-    return turn_away(kKnobCount, why);
-  Candidate c;
-  try {
-    c.bound = judge_.bound(env_, problem_.job->serve ? 0 : clock_.lower_bound(layout_));
-  } catch (const ArithmeticError&) {
-    c.bound = -std::numeric_limits<double>::infinity();  // look_at() says what is wrong
-  }
-  c.seq = layout_.seq;
-  c.batch = layout_.batch;
-  c.dp = narrow<std::int32_t>(layout_.dp);
-  c.pp = narrow<std::int32_t>(layout_.pp);
-  c.nodes = narrow<std::int32_t>(layout_.nodes);
-  c.mbs = layout_.mbs;
-  c.shard = narrow<std::int32_t>(layout_.shard);
-  c.ep = narrow<std::int32_t>(layout_.ep);
-  c.tp = narrow<std::int32_t>(layout_.tp);
-  c.cp = narrow<std::int32_t>(layout_.cp);
-  c.etp = narrow<std::int32_t>(layout_.etp);
-  c.vpp = narrow<std::int32_t>(layout_.vpp);
-  c.offload = narrow<std::int16_t>((layout_.offload * Rational(1000)).to_int64());
-  c.zero = narrow<std::int8_t>(layout_.zero);
-  c.recompute = narrow<std::int8_t>(layout_.recompute);
-  c.schedule = static_cast<std::int8_t>(layout_.schedule);
-  c.sp = layout_.sp ? 1 : 0;
-  c.stages = narrow<std::uint32_t>(static_cast<std::int64_t>(stages));
-  c.recomputed = narrow<std::uint32_t>(static_cast<std::int64_t>(recomputed));
-  c.pools = narrow<std::uint32_t>(static_cast<std::int64_t>(pools));
-  candidates_.push_back(c);
-}
-
-Layout Search::unpack(const Candidate& c) const {
-  Layout l;
-  l.tp = c.tp;
-  l.pp = c.pp;
-  l.vpp = c.vpp;
-  l.cp = c.cp;
-  l.ep = c.ep;
-  l.etp = c.etp;
-  l.dp = c.dp;
-  l.zero = c.zero;
-  l.shard = c.shard;
-  l.mbs = c.mbs;
-  l.batch = c.batch;
-  l.seq = c.seq;
-  l.nodes = c.nodes;
-  l.microbatches = problem_.job->serve ? 1 : l.batch / (l.dp * l.mbs);
-  l.sp = c.sp != 0;
-  l.recompute = static_cast<RecomputeMode>(c.recompute);
-  l.schedule = static_cast<Schedule>(c.schedule);
-  l.offload = Rational::fraction(c.offload, 1000);
-  l.stage_layers = domains_.stage_layers.empty()
-                       ? default_stage_layers(problem_.program->layer_count, l.pp)
-                       : domains_.stage_layers[c.stages];
-  if (l.recompute == kFull)
-    l.recompute_layers = domains_.recompute_layers.empty()
-                             ? l.stage_layers
-                             : domains_.recompute_layers[c.recomputed];
-  if (!domains_.stage_pool.empty()) {
-    l.stage_pool = domains_.stage_pool[c.pools];
-  } else if (unlike_pools_) {
-    for (std::uint32_t p = 0; p < problem_.cluster->pools.size(); ++p) {
-      const Pool& pool = problem_.cluster->pools[p];
-      l.stage_pool.insert(
-          l.stage_pool.end(),
-          static_cast<std::size_t>(pool.nodes.front() * pool.gpus_per_node / (l.tp * l.cp * l.dp)),
-          p);
-    }
-  }
-  return l;
-}
-
-double Search::worst_kept() const {
-  if (static_cast<std::int64_t>(best_.size()) < std::max<std::int64_t>(options_.top, 1))
-    return std::numeric_limits<double>::infinity();
-  const double worst = best_.back().score.to_double();
-  return worst + 1e-12 * (worst < 0 ? -worst : worst);
-}
-
 void Search::remember(Priced p) {
+  const auto same = std::find_if(best_.begin(), best_.end(), [&](const Priced& other) {
+    return same_outside(other.layout, p.layout);
+  });
+  if (same != best_.end()) {
+    if (!better(p, *same)) return;
+    best_.erase(same);
+  }
   const auto at = std::upper_bound(best_.begin(), best_.end(), p, better);
   best_.insert(at, std::move(p));
-  if (static_cast<std::int64_t>(best_.size()) > std::max<std::int64_t>(options_.top, 1))
-    best_.pop_back();
+  if (static_cast<std::int64_t>(best_.size()) > keep_) best_.pop_back();
 }
 
 /// As many sequences as fit, of those that the job asks for: its largest number that fits, else its
 /// smallest, which does not.
-bool Search::price_serving(Priced& p) const {
-  std::vector<std::int64_t> asked = domains_.sequences(env_);
+bool Search::price_serving(Priced& p) {
+  std::vector<std::int64_t> asked = space_.domains().sequences(space_.env());
   if (asked.empty()) asked.push_back(0);
   Bill b;
   for (auto it = asked.rbegin(); it != asked.rend(); ++it) {
@@ -391,45 +369,38 @@ bool Search::price_serving(Priced& p) const {
   return b.fits && b.sequences > 0;
 }
 
-bool Search::look_at(const Candidate& c, Priced& p) {
-  try {
-    return price(c, p);
-  } catch (const ArithmeticError& e) {
-    if (unpriced_.empty())
-      unpriced_ = fmt::format("{} ({})", e.what(), describe(problem_, p.layout));
-    return false;
-  }
-}
-
-bool Search::price(const Candidate& c, Priced& p) {
-  p.layout = unpack(c);
-  set_variables(problem_, p.layout, p.layout.tp * p.layout.cp * p.layout.pp * p.layout.dp, env_);
-  bool fits = false;
-  if (problem_.job->serve) {
-    fits = price_serving(p);
-  } else {
-    p.time = clock_.step(p.layout);
-    // Memory is priced only for what can still be among the best.
-    if (judge_.bound(env_, p.time.nanoseconds) > worst_kept()) return false;
-    const Pricer::Peak peak = pricer_.peak(p.layout);
-    p.peak_bytes = peak.bytes;
-    p.hbm_bytes = peak.bytes + peak.headroom_bytes;
-    p.peak_stage = peak.stage;
-    fits = peak.fits;
-  }
-  const auto used = [](const Priced& x) {
-    return Rational::fraction(x.peak_bytes, std::max<Int128>(x.hbm_bytes, 1));
-  };
-  const auto note = [&] {
+void Search::serve(const Entry& e) {
+  ++result_.evaluated;
+  Priced p;
+  p.layout = space_.layout(e.point);
+  p.layout.stage_layers = default_stage_layers(problem_.program->layer_count, p.layout.pp);
+  space_.set_env(p.layout);
+  const bool fits = price_serving(p);
+  if (fits) judge_.set_derived(p, space_.env());
+  if (!fits || !judge_.meets(p, space_.env())) {
+    const auto used = [](const Priced& x) {
+      return Rational::fraction(x.peak_bytes, std::max<Int128>(x.hbm_bytes, 1));
+    };
     if (best_.empty() && (!result_.tightest || used(p) < used(*result_.tightest)))
       result_.tightest = p;
-    return false;
-  };
-  if (!fits) return note();
-  judge_.set_derived(p, env_);
-  if (!judge_.meets(p, env_)) return note();
+    return;
+  }
   ++result_.feasible_count;
-  return judge_.score(p, env_);
+  if (judge_.score(p, space_.env())) remember(std::move(p));
+}
+
+void Search::look_into(const Entry& e) {
+  try {
+    if (e.kind == Entry::core)
+      space_.leaves(e.point, [&](const Layout& l, Env& env) { push_leaf(l, env); });
+    else if (problem_.job->serve)
+      serve(e);
+    else
+      solve_leaf(e);
+  } catch (const ArithmeticError& error) {
+    if (unpriced_.empty())
+      unpriced_ = fmt::format("{} ({})", error.what(), describe(problem_, space_.layout(e.point)));
+  }
 }
 
 bool Search::report_without_value() {
@@ -445,53 +416,132 @@ bool Search::report_without_value() {
 PlanResult Search::run() {
   result_.minimize = judge_.minimize();
   result_.objective = judge_.objective();
-  choose(0, 0);
-  result_.space = static_cast<std::int64_t>(candidates_.size());
-  if (candidates_.empty()) {
-    result_.status = PlanResult::infeasible;
-    result_.emptied_by = judge_.strictest();
-    result_.why = most_frequent_reason();
-    if (report_without_value()) return {};
-    return std::move(result_);
-  }
-  // Best first: the smallest bound on top; equal bounds in the order of enumeration.
-  const auto later = [&](std::uint32_t a, std::uint32_t b) {
-    const double x = candidates_[a].bound, y = candidates_[b].bound;
-    return x != y ? x > y : a > b;
-  };
-  std::vector<std::uint32_t> heap(candidates_.size());
-  for (std::uint32_t i = 0; i < heap.size(); ++i) heap[i] = i;
-  std::make_heap(heap.begin(), heap.end(), later);
+  keep_ = options_.first_fit ? 1 : std::max<std::int64_t>(options_.top, 1);
+  space_.cores([&](const Layout& l, Env& env) { push_core(l, env); });
   bool complete = true;
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), later);
-    const Candidate& c = candidates_[heap.back()];
-    heap.pop_back();
-    if (c.bound > worst_kept()) break;
-    if (options_.budget && result_.evaluated >= *options_.budget) {
+  double bound = kInfinity;
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end(), Later{});
+    const Entry e = heap_.back();
+    heap_.pop_back();
+    if (too_late(e)) break;
+    if (must_stop()) {
       complete = false;
+      bound = e.score;
       break;
     }
-    if (options_.stop && result_.evaluated % 64 == 0 && options_.stop()) {
-      complete = false;
-      result_.stopped = true;
-      break;
-    }
-    ++result_.evaluated;
-    Priced p;
-    if (look_at(c, p)) remember(std::move(p));
+    look_into(e);
   }
+  return finish(complete, bound);
+}
+
+PlanResult Search::finish(bool complete, double bound) {
   if (best_.empty()) {
     result_.status = complete ? PlanResult::infeasible : PlanResult::unknown;
+    result_.emptied_by = judge_.strictest();
+    if (result_.evaluated == 0) result_.why = space_.most_frequent_reason();
+    if (complete && !problem_.job->serve && !result_.tightest) find_tightest();
     if (report_without_value()) return {};
     return std::move(result_);
   }
+  for (Priced& p : best_) make_roomy(p);
   result_.tightest.reset();
   result_.status = complete ? PlanResult::optimal : PlanResult::feasible;
+  if (!complete) {
+    const double best = best_.front().score.to_double();
+    result_.lower_bound = bound;
+    result_.gap = best == 0 || bound == -kInfinity
+                      ? kInfinity
+                      : std::max(0.0, (best - bound) / std::abs(best));
+  }
   result_.best = std::move(best_.front());
   result_.alternatives.assign(std::make_move_iterator(best_.begin() + 1),
                               std::make_move_iterator(best_.end()));
   return std::move(result_);
+}
+
+void Search::make_roomy(Priced& p) {
+  const auto& domains = space_.domains();
+  if (problem_.job->serve || judge_.aim() != Aim::time || p.layout.pp == 1 ||
+      !judge_.coupling((std::uint64_t{1} << judge_.inner_preferences()) - 1).empty() ||
+      !domains.stage_layers.empty() || !domains.recompute_layers.empty() ||
+      p.layout.stage_layers == default_stage_layers(problem_.program->layer_count, p.layout.pp))
+    return;
+  Layout outer = p.layout;
+  outer.stage_layers.clear();
+  outer.recompute_layers.clear();
+  std::int64_t fits = static_cast<std::int64_t>(p.peak_bytes), fails = -1;
+  // With unlike memories the peak is not the most that any stage holds.
+  if (problem_.cluster->pools.size() > 1) return;
+  while (fits - fails > 1) {
+    const std::int64_t middle = fails + (fits - fails) / 2;
+    inner_.set(outer, middle);
+    const auto found = solve(inner_, problem_, p.time.nanoseconds);
+    if (!found) {
+      fails = middle;
+      continue;
+    }
+    p.layout.stage_layers = found->stage_layers;
+    p.layout.recompute_layers = found->recompute_layers;
+    const Pricer::Peak peak = pricer_.peak(p.layout);
+    p.peak_bytes = peak.bytes;
+    p.hbm_bytes = peak.bytes + peak.headroom_bytes;
+    p.peak_stage = peak.stage;
+    fits = static_cast<std::int64_t>(peak.bytes);
+  }
+  // Of those with that peak, the first.
+  inner_.set(outer, fits);
+  if (const auto first = solve(inner_, problem_, p.time.nanoseconds)) {
+    p.layout.stage_layers = first->stage_layers;
+    p.layout.recompute_layers = first->recompute_layers;
+  }
+  space_.set_env(p.layout);
+  judge_.set_derived(p, space_.env());
+  judge_.score(p, space_.env());
+  p.time = clock_.step(p.layout);
+}
+
+/// Where nothing fits: the layout that needs the least memory, of those that shard, recompute and
+/// offload as much as they may, with the smallest micro-batch.
+void Search::find_tightest() {
+  std::map<std::array<std::int64_t, 9>, Point> cores;
+  space_.cores([&](const Layout& l, Env&) {
+    const std::array<std::int64_t, 9> key{l.nodes, l.seq, l.batch, l.tp,  l.cp,
+                                           l.pp,    l.ep,  l.etp,   l.vpp};
+    const auto [at, fresh] = cores.try_emplace(key, space_.point(l));
+    if (!fresh && l.mbs < at->second.mbs) at->second = space_.point(l);
+  });
+  std::int64_t below = Inner::kNoLimit;
+  const auto ask = [&](const Layout& l) {
+    try {
+      const auto least = solve_for_peak(inner_, problem_, l, below);
+      if (!least) return;
+      Priced p;
+      p.layout = l;
+      p.layout.stage_layers = least->stage_layers;
+      p.layout.recompute_layers = least->recompute_layers;
+      const Pricer::Peak peak = pricer_.peak(p.layout);
+      p.peak_bytes = peak.bytes;
+      p.hbm_bytes = peak.bytes + peak.headroom_bytes;
+      p.peak_stage = peak.stage;
+      below = static_cast<std::int64_t>(peak.bytes) - 1;
+      result_.tightest = std::move(p);
+    } catch (const ArithmeticError&) {
+      // It has no price; another may.
+    }
+  };
+  for (const auto& [key, core] : cores) {
+    std::vector<Layout> leaves;
+    const auto rank = [](const Layout& l) {
+      return std::make_tuple(l.zero, l.shard, l.recompute == kFullRecompute, l.offload);
+    };
+    space_.leaves(core, [&](const Layout& l, Env&) {
+      if (!leaves.empty() && rank(l) < rank(leaves.front())) return;
+      if (!leaves.empty() && rank(leaves.front()) < rank(l)) leaves.clear();
+      leaves.push_back(l);
+    });
+    for (const Layout& l : leaves) ask(l);
+  }
 }
 
 }  // namespace

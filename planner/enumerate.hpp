@@ -12,9 +12,10 @@
 #include "planner/peak.hpp"
 #include "planner/time.hpp"
 
-/// `plan`: the best layout of a job by plain enumeration. Every combination of the layout
-/// variables' values (domains.hpp) that meets the job's requirements is looked at in the order of a
-/// lower bound of its score, until no other can be better. Deterministic: no clock, no threads.
+/// `plan`: the best layout of a job. The outer layouts (domains.hpp, space.hpp) that meet the job's
+/// requirements are taken in the order of a lower bound of their score; for each, the layers and the
+/// recomputation of every stage are settled exactly (inner.hpp; coupled.hpp where conditions couple
+/// stages), until nothing that is left can be better. Deterministic: no clock, no threads.
 namespace plimsoll {
 
 struct PlanOptions {
@@ -87,6 +88,12 @@ struct PlanResult {
   std::int64_t evaluated = 0;  ///< of them, looked at
   std::int64_t feasible_count = 0;  ///< of those, fit and meet every requirement
   bool stopped = false;             ///< by PlanOptions::stop
+  /// Where the search ended early: no layout's score is below this one. `gap` is how far below the
+  /// best's it is, as a share.
+  double lower_bound = 0, gap = 0;
+  /// Why the best is not proven although everything was looked at; "" where it is, or was not.
+  std::string unproven;
+  std::int64_t solver_queries = 0;  ///< asked of Z3
   bool minimize = true;
   std::string objective;   ///< as written; "step_time"
   std::string emptied_by;  ///< the requirement that left nothing to look at, or ""

@@ -17,8 +17,6 @@ struct Contents {
     StageRuns runs;  ///< nothing recomputed
     std::vector<Piece> pieces;
     std::int64_t layers = 0;
-    StageRuns recomputed;  ///< all layers, in mode `recomputed_mode`
-    RecomputeMode recomputed_mode = 0;
   };
   std::int64_t round = 0;
   std::vector<std::int32_t> ids;  ///< [offset * (round + 1) + count]; -1: not asked for yet
@@ -38,6 +36,10 @@ struct Inner::Impl {
     std::uint32_t stamp = 0;
     StaticSums sums;
   };
+  struct Chunks {
+    std::uint32_t stamp = 0;
+    std::vector<ChunkCost> chunks;
+  };
   struct Chosen {
     std::uint32_t stamp = 0;
     StageChoice choice;
@@ -50,6 +52,7 @@ struct Inner::Impl {
   std::map<std::pair<std::int64_t, bool>, Contents> tables;
   Contents* contents = nullptr;
   Layout outer;
+  std::vector<std::int64_t> pinned_layers, pinned_recompute;  ///< by stage; empty: free
   Composition composed;
   std::vector<std::int64_t> caps;   ///< by stage
   std::vector<std::int64_t> roles;  ///< by stage, counted from 0
@@ -57,7 +60,8 @@ struct Inner::Impl {
   std::uint32_t stamp = 0;
   std::vector<Timed> timed;    ///< [content * pools + pool]
   std::vector<Sums> sums;      ///< [content * roles + role]
-  std::vector<Chosen> chosen;  ///< [content * stages + stage]
+  std::vector<std::vector<Chunks>> chunked;  ///< likewise, by recomputed layers
+  std::vector<Chosen> chosen;                ///< [content * stages + stage]
 
   Impl(const Problem& p, Clock& c, CategoryMask counted)
       : problem(p), clock(c), model(p, counted), index(*p.program, p.inventory) {}
@@ -67,8 +71,10 @@ struct Inner::Impl {
   }
   std::size_t pools() const { return problem.cluster->pools.size(); }
 
-  void set(const Layout& layout, std::int64_t cap) {
+  void set(const Layout& layout, std::int64_t cap, bool beyond_memory) {
     outer = layout;
+    pinned_layers = std::move(outer.stage_layers);
+    pinned_recompute = std::move(outer.recompute_layers);
     outer.stage_layers.clear();
     outer.recompute_layers.clear();
     model.set_outer(outer);
@@ -86,7 +92,8 @@ struct Inner::Impl {
     role_count = 1;
     for (std::int64_t i = 0; i < outer.pp; ++i) {
       const Int128 memory = usable_memory(problem, outer, i);
-      caps.push_back(static_cast<std::int64_t>(std::min<Int128>(memory, cap)));
+      caps.push_back(beyond_memory ? cap
+                                   : static_cast<std::int64_t>(std::min<Int128>(memory, cap)));
       const std::int64_t role = model.role(i);
       roles.push_back(role < 0 ? i : role);
       role_count = std::max(role_count, roles.back() + 1);
@@ -164,25 +171,46 @@ struct Inner::Impl {
     return footprint(problem.inventory, bytes, held.outside).peak;
   }
 
-  Bytes most(std::int32_t id, std::int64_t stage, std::int64_t recomputed) {
-    Contents::Content& c = contents->list[static_cast<std::size_t>(id)];
+  /// The chunks of a content of which \a recomputed layers are.
+  const std::vector<ChunkCost>& chunks(std::int32_t id, std::int64_t stage,
+                                       std::int64_t recomputed) {
+    std::vector<Chunks>& by_count =
+        slot(chunked, id, role_count, roles[static_cast<std::size_t>(stage)]);
+    if (by_count.size() <= static_cast<std::size_t>(recomputed))
+      by_count.resize(static_cast<std::size_t>(recomputed) + 1);
+    Chunks& out = by_count[static_cast<std::size_t>(recomputed)];
+    if (out.stamp == stamp) return out.chunks;
+    const Contents::Content& c = contents->list[static_cast<std::size_t>(id)];
     const StaticSums& held = statics(id, stage);
-    if (outer.recompute == 0 || recomputed == 0) return model.most(stage, held, c.runs);
-    if (recomputed < c.layers)
-      return model.most(
-          stage, held,
-          CostModel::recompute(c.runs, outer.recompute, recomputed, problem.inventory));
-    if (c.recomputed_mode != outer.recompute) {
-      c.recomputed = CostModel::recompute(c.runs, outer.recompute, c.layers, problem.inventory);
-      c.recomputed_mode = outer.recompute;
-    }
-    return model.most(stage, held, c.recomputed);
+    out.stamp = stamp;
+    if (outer.recompute == 0 || recomputed == 0)
+      return out.chunks = model.chunks(stage, held, c.runs);
+    return out.chunks = model.chunks(
+               stage, held,
+               CostModel::recompute(c.runs, outer.recompute, recomputed, problem.inventory));
+  }
+
+  Bytes most(std::int32_t id, std::int64_t stage, std::int64_t recomputed) {
+    return model.most(stage, statics(id, stage), chunks(id, stage, recomputed));
+  }
+
+  /// Does the job leave that many layers, and \a recomputed of them, to the stage?
+  bool admits(std::int64_t stage, std::int64_t layers, std::int64_t recomputed) const {
+    const auto i = static_cast<std::size_t>(stage);
+    return (pinned_layers.empty() || pinned_layers[i] == layers) &&
+           (pinned_recompute.empty() || !recomputes() || pinned_recompute[i] == recomputed);
   }
 
   /// The least recomputation with which it fits, or -1.
   std::int64_t least_recomputed(std::int32_t id, std::int64_t stage) {
     const std::int64_t cap = caps[static_cast<std::size_t>(stage)];
     const Contents::Content& c = contents->list[static_cast<std::size_t>(id)];
+    if (!pinned_recompute.empty() && recomputes()) {
+      const std::int64_t r = pinned_recompute[static_cast<std::size_t>(stage)];
+      if (r > c.layers || !admits(stage, c.layers, r)) return -1;
+      return footprint_of(statics(id, stage), most(id, stage, r)) <= cap ? r : -1;
+    }
+    if (!admits(stage, c.layers, 0)) return -1;
     const StaticSums& held = statics(id, stage);
     if (!recomputes())
       return footprint_of(held, most(id, stage, fixed_recomputed(c))) <= cap ? fixed_recomputed(c)
@@ -227,11 +255,17 @@ Inner::Inner(const Problem& problem, Clock& clock, CategoryMask counted)
     : impl_(std::make_unique<Impl>(problem, clock, counted)) {}
 Inner::~Inner() = default;
 
-void Inner::set(const Layout& outer, std::int64_t cap) { impl_->set(outer, cap); }
+void Inner::set(const Layout& outer, std::int64_t cap) { impl_->set(outer, cap, false); }
+void Inner::set_beyond_memory(const Layout& outer, std::int64_t cap) {
+  impl_->set(outer, cap, true);
+}
 std::int64_t Inner::stages() const { return impl_->outer.pp; }
 std::int64_t Inner::chunks() const { return impl_->outer.vpp; }
 std::int64_t Inner::round_layers() const { return impl_->contents->round; }
 const Composition& Inner::composition() const { return impl_->composed; }
+bool Inner::uniform() const {
+  return impl_->index.uniform() && impl_->problem.inventory.shared.empty();
+}
 bool Inner::recomputes() const { return impl_->recomputes(); }
 
 const StageChoice& Inner::least(std::int64_t stage, std::int64_t offset, std::int64_t count) {
@@ -245,8 +279,9 @@ StageChoice Inner::with(std::int64_t stage, std::int64_t offset, std::int64_t co
   const std::int64_t r = recomputes() ? recomputed : impl_->fixed_recomputed(c);
   const StageTime t = impl_->time(c, r, impl_->pool_of(stage));
   StageChoice out;
-  out.fits =
-      bytes(stage, offset, count, recomputed) <= impl_->caps[static_cast<std::size_t>(stage)];
+  out.fits = impl_->admits(stage, c.layers, r) && r <= c.layers &&
+             bytes(stage, offset, count, recomputed) <=
+                 impl_->caps[static_cast<std::size_t>(stage)];
   out.recomputed = recomputes() ? recomputed : 0;
   out.pace = t.pace;
   out.tail = t.tail;

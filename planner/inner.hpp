@@ -37,14 +37,18 @@ class Inner {
   Inner(const Problem&, Clock&, CategoryMask counted = kEverything);
   ~Inner();
 
-  /// The outer layout; its lists are ignored but stage_pool. \a cap: bytes that a stage's peak may
-  /// reach, beside the memory of its GPU.
+  /// The outer layout, with stage_pool; its other lists are what a job pins, or empty. \a cap: bytes
+  /// that a stage's peak may reach, beside the memory of its GPU.
   void set(const Layout& outer, std::int64_t cap = kNoLimit);
+  /// The same with \a cap in place of the GPUs' memory.
+  void set_beyond_memory(const Layout& outer, std::int64_t cap);
 
   std::int64_t stages() const;
   std::int64_t chunks() const;
   std::int64_t round_layers() const;  ///< 0: the layers do not divide over the chunks
   const Composition& composition() const;
+  /// Does a stage between the first and the last hold the same at every offset?
+  bool uniform() const;
   /// Is `recomputed` free (recompute == full), or 0?
   bool recomputes() const;
 
@@ -87,8 +91,8 @@ std::optional<InnerSolution> solve_by_trying(Inner&, const Problem&);
 /// Is there a way that fits at all?
 bool feasible(Inner&);
 
-/// The least peak, at most \a cap, that any way of dealing the layers of \a outer has, and the
-/// fastest of those.
+/// The least peak, at most \a cap (whatever memory the GPUs have), that any way of dealing the layers
+/// of \a outer has, and the fastest of those.
 std::optional<InnerSolution> solve_for_peak(Inner&, const Problem&, const Layout& outer,
                                             std::int64_t cap = Inner::kNoLimit);
 

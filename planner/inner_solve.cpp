@@ -55,6 +55,8 @@ class Programme {
 
   /// Is there a way that fits, whatever its time?
   bool feasible();
+  /// Where feasible() found one: the peak bytes of some way.
+  std::int64_t peak_of_some();
   std::optional<InnerSolution> solve(const std::vector<std::int64_t>& usual);
 
  private:
@@ -67,6 +69,8 @@ class Programme {
     const Int128 scaled = (Int128{c.microbatches} * c.of - c.idle) * slowest + c.idle * sum;
     return (scaled + c.of - 1) / c.of + c.sends + tail;
   }
+  /// False where the most layers that each stage can hold do not add up to the model.
+  bool has_room();
   void collect_options();
   void add_options(std::int64_t stage, std::int64_t offset);
   void collect_labels();
@@ -81,6 +85,41 @@ class Programme {
   std::vector<Before> before_;
   std::vector<std::vector<Label>> labels_;  ///< of the stages from `stage` on
 };
+
+bool Programme::has_room() {
+  if (!inner_.uniform() || stages_ < 3) return true;
+  const auto offset = [&](std::int64_t i, std::int64_t count) {
+    return i == 0 ? 0 : i + 1 == stages_ ? round_ - count : std::int64_t{1};
+  };
+  // All paces add up to no less than that of one stage with the whole model.
+  const std::int64_t sum = inner_.least_pace(0, 0, round_);
+  const auto in_time = [&](std::int64_t pace, std::int64_t tail) {
+    return step(pace, std::max(sum, pace), tail) <= cutoff_;
+  };
+  // What a stage can hold as far as its time without recomputation goes …
+  std::vector<std::int64_t> most(static_cast<std::size_t>(stages_));
+  std::int64_t room = 0;
+  for (std::int64_t i = 0; i < stages_; ++i) {
+    std::int64_t& n = most[static_cast<std::size_t>(i)];
+    if (i > 1 && i + 1 < stages_) {
+      n = most[1];
+    } else {
+      n = round_ - (stages_ - 1);
+      while (n > 0 && !in_time(inner_.least_pace(i, offset(i, n), n), 0)) --n;
+    }
+    room += n;
+  }
+  // … then what fits too, and with what it must recompute: those in front first, since they keep
+  // the most micro-batches.
+  for (std::int64_t i = 0; i < stages_; ++i)
+    for (std::int64_t n = most[static_cast<std::size_t>(i)]; n > 0; --n, --room) {
+      if (room < round_) return false;
+      if (inner_.hopeless(i, offset(i, n), n)) continue;
+      const StageChoice& choice = inner_.least(i, offset(i, n), n);
+      if (choice.fits && in_time(choice.pace, choice.tail)) break;
+    }
+  return room >= round_;
+}
 
 /// Options of every offset that is reached from the first stage, and the least on the way there.
 void Programme::collect_options() {
@@ -139,9 +178,27 @@ void Programme::collect_labels() {
 }
 
 bool Programme::feasible() {
-  if (round_ < stages_) return false;
+  if (round_ < stages_ || !has_room()) return false;
   collect_options();
   return before_[at(stages_, round_)].reached();
+}
+
+std::int64_t Programme::peak_of_some() {
+  std::int64_t most = 0, offset = round_;
+  for (std::int64_t i = stages_ - 1; i >= 0; --i)
+    for (std::int64_t o = i; o < offset; ++o) {
+      const auto& options = options_[at(i, o)];
+      const bool leads = before_[at(i, o)].reached() &&
+                         std::any_of(options.begin(), options.end(), [&](const Option& option) {
+                           return option.count == offset - o;
+                         });
+      if (!leads) continue;
+      most = std::max(most,
+                      inner_.bytes(i, o, offset - o, inner_.least(i, o, offset - o).recomputed));
+      offset = o;
+      break;
+    }
+  return most;
 }
 
 /// Of the split with these counts of layers a round; nullopt where it does not fit.
@@ -203,6 +260,7 @@ std::optional<InnerSolution> Programme::solve(const std::vector<std::int64_t>& u
   std::optional<std::int64_t> of_usual;
   if (!usual.empty()) of_usual = time_of(usual);
   if (of_usual) cutoff_ = std::min(cutoff_, *of_usual);
+  if (!has_room()) return std::nullopt;
   collect_options();
   if (!before_[at(stages_, round_)].reached()) return std::nullopt;
   collect_labels();
@@ -237,22 +295,23 @@ bool feasible(Inner& inner) { return Programme(inner, Inner::kNoLimit).feasible(
 
 std::optional<InnerSolution> solve_for_peak(Inner& inner, const Problem& problem,
                                             const Layout& outer, std::int64_t cap) {
-  inner.set(outer, cap);
-  if (!feasible(inner)) return std::nullopt;
-  std::int64_t fits = cap, fails = 0;
-  for (std::int64_t i = 0; i < outer.pp; ++i)
-    fits = std::min<std::int64_t>(
-        fits,
-        std::max<std::int64_t>(static_cast<std::int64_t>(usable_memory(problem, outer, i)), 0));
-  // With unlike memories the least one is not what must fit everywhere; begin at the cap then.
-  inner.set(outer, fits);
-  if (!feasible(inner)) fits = cap;
+  // The peak of some way that fits under a cap; -1 where none does.
+  const auto peak_under = [&](std::int64_t bytes) {
+    inner.set_beyond_memory(outer, bytes);
+    Programme programme(inner, Inner::kNoLimit);
+    return programme.feasible() ? programme.peak_of_some() : -1;
+  };
+  std::int64_t fits = peak_under(cap), fails = -1;
+  if (fits < 0) return std::nullopt;
   while (fits - fails > 1) {
     const std::int64_t middle = fails + (fits - fails) / 2;
-    inner.set(outer, middle);
-    (feasible(inner) ? fits : fails) = middle;
+    const std::int64_t peak = peak_under(middle);
+    if (peak >= 0)
+      fits = peak;
+    else
+      fails = middle;
   }
-  inner.set(outer, fits);
+  inner.set_beyond_memory(outer, fits);
   return solve(inner, problem);
 }
 

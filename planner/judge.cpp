@@ -146,6 +146,12 @@ Aim Judge::aim_of_objective() const {
   return by_time == Trend::flat ? Aim::memory : Aim::both;
 }
 
+std::uint64_t Judge::objective_variables() const {
+  if (objective_source_ == nullptr)
+    return bit(problem_.job->serve ? Var::sequences : Var::step_time);
+  return objective_ ? objective_->variables : ~std::uint64_t{0};
+}
+
 Rational Judge::unmet_percent(const Env& env) const {
   Rational percent = 0;
   for (const Rule& rule : prefer_) {
@@ -392,8 +398,8 @@ bool Judge::score(Priced& p, const Env& env) const {
 
 double Judge::bound(Env& env, std::int64_t nanoseconds, const StepTime& at,
                     const Rational& percent) const {
-  constexpr double kNone = -std::numeric_limits<double>::infinity();
-  if (aim_ != Aim::time) return kNone;
+  constexpr double kUnbounded = -std::numeric_limits<double>::infinity();
+  if (aim_ != Aim::time) return kUnbounded;
   // Preferences add a share of the value's size: of a positive value to be made small, the bound's.
   const double factor = 1 + percent.to_double() / 100;
   if (objective_source_ == nullptr)
@@ -406,7 +412,7 @@ double Judge::bound(Env& env, std::int64_t nanoseconds, const StepTime& at,
   try {
     value = problem_.module->pool().eval(*objective_->expr, env).to_double();
   } catch (const ArithmeticError&) {
-    return kNone;
+    return kUnbounded;
   }
   const double score = minimize_ ? value : -value;
   const double slack = 1e-8 * std::abs(value);

@@ -51,6 +51,8 @@ class Judge {
   double bound(Env& env, std::int64_t nanoseconds, const StepTime& at, const Rational& percent) const;
 
   Aim aim() const { return aim_; }
+  /// The variables that the objective reads.
+  std::uint64_t objective_variables() const;
   /// Preferences that the outer variables do not decide: a search may insist on some of them. Bit i
   /// of a set stands for the i-th.
   std::size_t inner_preferences() const { return inner_.size(); }

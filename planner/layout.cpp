@@ -82,6 +82,15 @@ std::string why_schedule(const Problem& p, const Layout& l) {
   if (l.vpp > 1 && l.microbatches % l.pp != 0)
     return fmt::format("{} micro-batches do not divide over pp = {}, which interleaving needs",
                        l.microbatches, l.pp);
+  if (p.program->layer_count % l.vpp != 0)
+    return fmt::format("{} layers do not divide over vpp = {}", p.program->layer_count, l.vpp);
+  if (p.program->layer_count / l.vpp < l.pp)
+    return fmt::format("{} layers cannot be cut in {} chunks of each of {} stages",
+                       p.program->layer_count, l.vpp, l.pp);
+  return "";
+}
+
+std::string why_lists(const Problem& p, const Layout& l) {
   if (static_cast<std::int64_t>(l.stage_layers.size()) != l.pp)
     return fmt::format("stage_layers has {} entries for pp = {}", l.stage_layers.size(), l.pp);
   const std::int64_t sum =
@@ -122,7 +131,7 @@ std::int64_t degree(const Layout& l, Var by) {
 
 }  // namespace
 
-std::string why_impossible(const Problem& p, const Layout& l) {
+std::string why_impossible_outside(const Problem& p, const Layout& l) {
   for (const Divisible& d : p.divisible) {
     const std::int64_t by = degree(l, d.by);
     if (d.number % by == 0 || (d.may_replicate && by % d.number == 0)) continue;
@@ -131,6 +140,11 @@ std::string why_impossible(const Problem& p, const Layout& l) {
   if (std::string why = why_degrees(p, l); !why.empty()) return why;
   if (std::string why = why_batch(p, l); !why.empty()) return why;
   return why_schedule(p, l);
+}
+
+std::string why_impossible(const Problem& p, const Layout& l) {
+  if (std::string why = why_impossible_outside(p, l); !why.empty()) return why;
+  return why_lists(p, l);
 }
 
 void resolve(const Problem& p, Layout& l) {

@@ -81,6 +81,8 @@ std::vector<std::int64_t> default_stage_layers(std::int64_t layers, std::int64_t
 /// Why a layout cannot be, in words ("64 heads do not divide over tp = 6"), or "" where it can.
 /// Degrees must divide the GPUs, heads, widths, sequence and batch; ep the experts; vpp the layers.
 std::string why_impossible(const Problem&, const Layout&);
+/// The same but for its lists, which may still be open.
+std::string why_impossible_outside(const Problem&, const Layout&);
 
 /// Reports offload where the cluster has no host_memory or no pcie: of \a layout, or (nullptr) of
 /// the values that the job gives it.

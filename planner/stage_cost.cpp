@@ -77,6 +77,9 @@ void CostModel::collect_statics() {
     const Lifetime& life = item.lifetime;
     st.grows = st.trace != kNone && life.kind == LifetimeKind::span &&
                life.from == Phase::backward && life.to == Phase::update;
+    Group& group = groups_[at->second];
+    group.adds = group.adds && item.combine == Combine::add && !item.outside &&
+                 life.kind != LifetimeKind::microbatch;
     statics_.push_back(st);
     roots.push_back(item.bytes);
     roots.push_back(item.shard);
@@ -131,8 +134,13 @@ const CostModel::Shape& CostModel::shape_for(const Env& env) {
     const std::int64_t bytes = shape_tape_->integer(root++);
     return counts(category) ? bytes : 0;
   };
-  for (const Spill& s : inventory_.spills)
+  shape.spill_sums.assign(inventory_.traces.front().size(), {});
+  for (const Spill& s : inventory_.spills) {
     shape.spills.push_back(next(inventory_.items[s.item].category));
+    const std::uint32_t trace =
+        s.place.kind == Place::layer_class ? s.place.index : inventory_.trace_of(s.place.index);
+    shape.spill_sums[trace][(s.backward ? 2 : 0) + (s.late ? 1 : 0)] += shape.spills.back();
+  }
   for (std::size_t i = 0; i < inventory_.shared.size(); ++i) {
     shape.shared.push_back(next(Category::activations));
     shape.shared_gradients.push_back(next(Category::activations));
@@ -278,6 +286,35 @@ void CostModel::add_static(StaticSums& s, const Item& item, Bytes bytes) const {
   if (p.between) s.between += bytes;
 }
 
+std::uint32_t CostModel::sum_group(std::size_t g, const StaticValues& values,
+                                   const std::vector<std::int64_t>& count, std::int64_t& total,
+                                   StaticSums& s) const {
+  const Group& group = groups_[g];
+  std::uint32_t first = kNone;
+  Int128 sum = 0;
+  std::int64_t ranks = 1;
+  for (const std::uint32_t i : group.statics) {
+    const Static& st = statics_[i];
+    const std::int64_t instances = st.trace == kNone ? 1 : count[st.trace];
+    const std::int64_t bytes = values.whole[i];
+    if (instances == 0 || bytes == 0 || (st.absent_with != kNone && count[st.absent_with] > 0))
+      continue;
+    if (group.state) {
+      ranks = values.ranks[i];
+      if (st.grows) s.grown[st.trace] += (bytes + ranks - 1) / ranks;
+    }
+    if (first == kNone) first = st.item;
+    sum += Int128{bytes} * instances;
+  }
+  const Int128 each = ranks == 1 ? sum : (sum + ranks - 1) / ranks;
+  if (each > kMostBytes)
+    throw PriceError(inventory_.items[first].origin,
+                     fmt::format("'{}' comes to more than an exbibyte on one GPU",
+                                 inventory_.items[first].name));
+  total = static_cast<std::int64_t>(each);
+  return first;
+}
+
 StaticSums CostModel::sum_statics(const StaticValues& values, const StageRuns& runs,
                                   StageCost* itemised) const {
   std::vector<std::int64_t> count(inventory_.traces.front().size(), 0);
@@ -286,7 +323,14 @@ StaticSums CostModel::sum_statics(const StaticValues& values, const StageRuns& r
   StaticSums s;
   s.grown.assign(count.size(), 0);
   if (itemised != nullptr) itemised->growing.assign(count.size(), {});
-  for (const Group& group : groups_) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const Group& group = groups_[g];
+    if (itemised == nullptr && values.is_whole[g]) {
+      std::int64_t total = 0;
+      const std::uint32_t row = sum_group(g, values, count, total, s);
+      if (row != kNone) add_static(s, inventory_.items[row], {total, in_blocks(total)});
+      continue;
+    }
     Rational sum = 0, shard = 1;
     std::int64_t largest = 0;
     std::uint32_t first = kNone;
@@ -376,7 +420,26 @@ const CostModel::StaticValues& CostModel::values_of(std::int64_t stage, const St
     values.bytes[i] = static_value(*static_tape_, 2 * i, item);
     values.shards[i] = static_value(*static_tape_, 2 * i + 1, item);
   }
+  take_whole(values);
   return values;
+}
+
+void CostModel::take_whole(StaticValues& values) const {
+  values.whole.assign(statics_.size(), 0);
+  values.ranks.assign(statics_.size(), 1);
+  values.is_whole.assign(groups_.size(), false);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    bool whole = groups_[g].adds;
+    for (const std::uint32_t i : groups_[g].statics) {
+      const Rational bytes = groups_[g].state ? values.bytes[i] : values.bytes[i].ceil();
+      const Rational& ranks = values.shards[i];
+      whole = whole && bytes.is_integer() && (!groups_[g].state || (ranks.is_integer() && ranks.sign() > 0));
+      if (!whole) break;
+      values.whole[i] = bytes.to_int64();
+      if (groups_[g].state) values.ranks[i] = ranks.to_int64();
+    }
+    values.is_whole[g] = whole;
+  }
 }
 
 StaticSums CostModel::statics(std::int64_t stage, const StageRuns& runs) {

@@ -158,8 +158,10 @@ class CostModel {
   std::int64_t role(std::int64_t stage) const;
   /// What a stage that holds \a runs holds outside its traces.
   StaticSums statics(std::int64_t stage, const StageRuns& runs);
-  /// The largest moment of a stage that holds \a runs, whose static part is \a sums.
-  Bytes most(std::int64_t stage, const StaticSums& sums, const StageRuns& runs);
+  /// Its chunks, where their static part is \a sums.
+  std::vector<ChunkCost> chunks(std::int64_t stage, const StaticSums& sums, const StageRuns& runs);
+  /// The largest moment of a stage of these chunks.
+  Bytes most(std::int64_t stage, const StaticSums& sums, const std::vector<ChunkCost>& chunks);
   /// Live bytes that fully recomputing one more layer of such a stage can take off a moment at
   /// most.
   std::int64_t most_dropped(std::int64_t stage, const StageRuns& runs);
@@ -180,11 +182,13 @@ class CostModel {
     std::vector<std::vector<std::vector<std::int64_t>>> tensors;  ///< [mode][trace][tensor]
     std::vector<std::vector<SegmentCost>> costs;
     std::vector<std::int64_t> spills, shared, shared_gradients, weight_elements;
+    std::vector<std::array<std::int64_t, 4>> spill_sums;  ///< [trace][2 * backward + late]
   };
   /// Static items that come together as one line: equal names and categories.
   struct Group {
     std::vector<std::uint32_t> statics;  ///< indices into statics_
     bool state = false;  ///< summed exactly, then divided by its shard, rounded up once
+    bool adds = true;    ///< every instance of every row counts
   };
   struct Static {
     std::uint32_t item = 0;
@@ -198,14 +202,18 @@ class CostModel {
     StageCost cost;
   };
 
-  /// Bytes and shards of the statics on one stage.
+  /// Bytes and shards of the statics on one stage. Where a group's are whole numbers they are in
+  /// `whole` (bytes) and `ranks` too.
   struct StaticValues {
     std::vector<Rational> bytes, shards;
+    std::vector<std::int64_t> whole, ranks;
+    std::vector<bool> is_whole;  ///< by group
   };
 
   const StageCost& kept_stage(std::int64_t stage);
   bool alike(std::int64_t a, std::int64_t b) const;
   void prepare_env(std::int64_t stage, const StageRuns&);
+  void take_whole(StaticValues&) const;
   const StaticValues& values_of(std::int64_t stage, const StageRuns&);
   void price_shared(StaticSums&, const StageRuns&) const;
   bool counts(Category c) const { return counted_ >> static_cast<unsigned>(c) & 1; }
@@ -221,9 +229,15 @@ class CostModel {
   void price_chunk(const StaticSums&, ChunkCost&) const;
   ChunkPeak peak_of(const StaticSums&, const std::vector<Run>&, bool backward,
                     bool gradients_grow) const;
-  std::int64_t spill(std::uint32_t trace, bool backward, bool late) const;
+  std::int64_t spill(std::uint32_t trace, bool backward, bool late) const {
+    return shape_->spill_sums[trace][(backward ? 2 : 0) + (late ? 1 : 0)];
+  }
   /// Rows go to \a itemised where it is given.
   StaticSums sum_statics(const StaticValues&, const StageRuns&, StageCost* itemised) const;
+  /// Of a group that adds up whole numbers; the row it goes by, kNone where it holds nothing.
+  std::uint32_t sum_group(std::size_t group, const StaticValues&,
+                          const std::vector<std::int64_t>& count, std::int64_t& total,
+                          StaticSums&) const;
   void add_static(StaticSums&, const Item&, Bytes) const;
   /// Root \a i of a tape, as \a item's bytes. Throws PriceError at the item where there are none.
   std::int64_t traced_value(const Tape&, std::size_t i, const Item& item) const;
@@ -251,7 +265,6 @@ class CostModel {
   std::map<std::int64_t, StaticValues> values_;  ///< by role, of the prepared layout
   StaticValues own_values_;                      ///< of a stage without a role
   std::int64_t traced_role_ = -2;                ///< of what per_stage_ holds
-  std::vector<ChunkCost> scratch_;
   std::vector<Kept> kept_;
   std::vector<Group> groups_;
   std::map<std::array<std::int64_t, 5>, std::vector<Holding>> holdings_;

@@ -121,12 +121,6 @@ ItemRows CostModel::spilled(std::uint32_t trace, bool backward, bool late) const
   return rows;
 }
 
-std::int64_t CostModel::spill(std::uint32_t trace, bool backward, bool late) const {
-  std::int64_t sum = 0;
-  for (const auto& [row, bytes] : spilled(trace, backward, late)) sum += bytes;
-  return sum;
-}
-
 /// Do two stages hold the same segments, so that only the micro-batches in flight tell them apart?
 bool CostModel::alike(std::int64_t a, std::int64_t b) const {
   const std::int64_t last = layout_.pp - 1;
@@ -185,18 +179,24 @@ Bytes CostModel::most(std::int64_t stage, std::int64_t& outside) {
   return best;
 }
 
-Bytes CostModel::most(std::int64_t stage, const StaticSums& sums, const StageRuns& runs) {
+std::vector<ChunkCost> CostModel::chunks(std::int64_t stage, const StaticSums& sums,
+                                         const StageRuns& runs) {
   values_of(stage, runs);  // traces that depend on the stage
-  scratch_.resize(runs.size());
+  std::vector<ChunkCost> out(runs.size());
   for (std::size_t k = 0; k < runs.size(); ++k) {
-    scratch_[k].runs.assign(runs[k].begin(), runs[k].end());
-    price_chunk(sums, scratch_[k]);
+    out[k].runs = runs[k];
+    price_chunk(sums, out[k]);
   }
+  return out;
+}
+
+Bytes CostModel::most(std::int64_t stage, const StaticSums& sums,
+                      const std::vector<ChunkCost>& chunks) {
   Bytes best{-1, -1};
   const auto consider = [&](const Bytes& b) {
     if (b.live > best.live) best = b;
   };
-  for (const Holding& h : holdings_of(stage)) consider(moment_bytes(sums, scratch_, h, false));
+  for (const Holding& h : holdings_of(stage)) consider(moment_bytes(sums, chunks, h, false));
   consider(sums.update);
   consider(sums.between);
   return best;

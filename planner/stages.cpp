@@ -53,6 +53,13 @@ LayerIndex::LayerIndex(const Program& program, const Inventory& inventory)
     roots_at_[program.segments[inventory.root_segments[r]].layer].push_back(r);
 }
 
+bool LayerIndex::uniform() const {
+  if (before_.size() > 1) return false;
+  for (std::size_t l = 1; l + 1 < roots_at_.size(); ++l)
+    if (!roots_at_[l].empty()) return false;
+  return true;
+}
+
 StageWork LayerIndex::work(const std::vector<Piece>& chunks, std::int64_t recomputed) const {
   StageWork out;
   out.layers.assign(before_.size(), 0);

@@ -52,6 +52,9 @@ class LayerIndex {
   /// of the framework's all.
   StageWork work(const std::vector<Piece>&, std::int64_t recomputed) const;
   std::int64_t layers() const { return static_cast<std::int64_t>(class_of_.size()); }
+  /// Are all layers alike, with nothing beside them but at both ends? Then it does not matter which
+  /// ones a stage between holds.
+  bool uniform() const;
 
  private:
   std::vector<std::uint32_t> class_of_;               ///< by layer

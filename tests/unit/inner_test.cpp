@@ -13,22 +13,24 @@
 namespace plimsoll {
 namespace {
 
-/// Two kinds of layers, so that it matters which ones a stage holds.
+/// Two kinds of layers, so that it matters which ones a stage holds; one where \a narrow is 0.
 std::string world(int narrow, int wide, int gpus, int batch) {
+  const std::string first =
+      narrow == 0 ? "" : fmt::format("repeat {} {{ x = x + swiglu(rmsnorm(x), 512) }}", narrow);
   return fmt::format(R"(
 gpu tiny = h100_sxm {{ memory = 80 GiB  reserved = 0 MiB }}
 cluster c {{ gpu = tiny  nodes = 1  gpus_per_node = {} }}
 model m {{
   param hidden = 512
   x = embedding(8192, hidden)
-  repeat {} {{ x = x + swiglu(rmsnorm(x), 512) }}
+  {}
   repeat {} {{ x = x + gqa(rmsnorm(x), 8, 4, 64)
               x = x + swiglu(rmsnorm(x), 3072) }}
   loss = cross_entropy(linear(rmsnorm(x), 8192, split = column, name = head))
 }}
 train t {{ model = m  cluster = c  seq = 2Ki  batch = {}  framework = plain }}
 )",
-                     gpus, narrow, wide, batch);
+                     gpus, first, wide, batch);
 }
 
 struct Compiled {
@@ -68,7 +70,7 @@ TEST_CASE("dealing layers by dynamic programming equals trying every list", "[pl
     const auto vpp = pp > 1 ? 1 + below(random, 2) : 1;
     const auto rounds = pp + below(random, 3);
     const auto layers = rounds * vpp;
-    const auto narrow = 1 + below(random, std::max<std::int64_t>(layers - 1, 1));
+    const auto narrow = i % 3 == 0 ? 0 : 1 + below(random, std::max<std::int64_t>(layers - 1, 1));
     const auto made = compiled(world(
         static_cast<int>(narrow), static_cast<int>(std::max<std::int64_t>(layers - narrow, 1)),
         static_cast<int>(pp), static_cast<int>(pp * (1 + below(random, 3)))));
@@ -82,9 +84,9 @@ TEST_CASE("dealing layers by dynamic programming equals trying every list", "[pl
       l.vpp = vpp;
       l.recompute = mode;
       resolve(p, l);
-      if (p.program->layer_count % vpp != 0 || l.microbatches % pp != 0) continue;
-      Layout most = l;
-      if (!why_impossible(p, most).empty()) most.stage_layers.clear();
+      l.stage_layers.clear();
+      l.recompute_layers.clear();
+      if (!why_impossible_outside(p, l).empty()) continue;
       // Caps around what an ordinary split needs, so that some bind and some cannot be met.
       inner.set(l);
       const auto free = solve_by_trying(inner, p);
@@ -125,6 +127,36 @@ TEST_CASE("dealing layers by dynamic programming equals trying every list", "[pl
   CHECK(partly > 0);
 }
 
+TEST_CASE("lists that a job pins are kept to", "[planner]") {
+  const auto made = compiled(world(3, 4, 3, 6));
+  const Problem& p = *made->problem;
+  Clock clock(p);
+  Inner inner(p, clock);
+  Layout l;
+  l.pp = 3;
+  l.recompute = 1;
+  resolve(p, l);
+  l.stage_layers = {1, 2, 4};
+  l.recompute_layers = {1, 0, 2};
+  inner.set(l);
+  const auto both = solve(inner, p);
+  REQUIRE(both.has_value());
+  CHECK(both->stage_layers == l.stage_layers);
+  CHECK(both->recompute_layers == l.recompute_layers);
+  CHECK(both->nanoseconds == clock.step(l).nanoseconds);
+  l.recompute_layers = {1, 3, 2};  // of a stage of two layers
+  inner.set(l);
+  CHECK(!solve(inner, p).has_value());
+  l.stage_layers.clear();
+  inner.set(l);
+  const auto found = solve(inner, p), tried = solve_by_trying(inner, p);
+  REQUIRE(found.has_value());
+  REQUIRE(tried.has_value());
+  CHECK(found->stage_layers == tried->stage_layers);
+  CHECK(found->recompute_layers == tried->recompute_layers);
+  CHECK(found->nanoseconds == tried->nanoseconds);
+}
+
 TEST_CASE("the least peak is one that some way has, and none has less", "[planner]") {
   const auto made = compiled(world(3, 4, 3, 6));
   const Problem& p = *made->problem;
@@ -136,9 +168,12 @@ TEST_CASE("the least peak is one that some way has, and none has less", "[planne
     l.pp = 3;
     l.recompute = mode;
     resolve(p, l);
+    l.stage_layers.clear();
+    l.recompute_layers.clear();
     const auto found = solve_for_peak(inner, p, l);
     REQUIRE(found.has_value());
     const Int128 peak = pricer.peak(as_layout(l, *found)).bytes;
+    CHECK(peak > 0);
     inner.set(l, static_cast<std::int64_t>(peak));
     CHECK(solve_by_trying(inner, p) == found);
     inner.set(l, static_cast<std::int64_t>(peak) - 1);

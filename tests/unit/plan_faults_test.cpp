@@ -66,7 +66,7 @@ TEST_CASE("where no layout is possible, the reason is told", "[plan]") {
   World schedule(train("schedule = zb_v"));
   const PlanResult none = planned(schedule);
   CHECK(none.status == PlanResult::infeasible);
-  CHECK(none.why == "the schedule zb_v is not priced yet");
+  CHECK(none.why == "the requirement 'schedules that Megatron-LM runs' does not hold");
   World required(train("require tp == 3"));
   CHECK(planned(required).why == "the requirement 'tp == 3' does not hold");
 }
