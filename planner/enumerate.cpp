@@ -58,9 +58,9 @@ bool same_outside(const Layout& a, const Layout& b) {
 /// Something that waits to be looked into.
 struct Entry {
   enum Kind : std::uint8_t { core, leaf, coupled } kind = core;
-  double score = 0;        ///< no layout in it scores less
-  std::int64_t ns = 0;     ///< nor takes fewer nanoseconds a step
-  std::uint64_t kept = 0;  ///< inner preferences that a layout must meet
+  double score = 0;             ///< no layout in it scores less
+  std::int64_t ns = 0;          ///< nor takes fewer nanoseconds a step
+  std::uint64_t kept = 0;       ///< inner preferences that a layout must meet
   std::uint32_t removable = 0;  ///< inner preferences from this one on may still be given up
   std::uint64_t number = 0;     ///< in the order of enumeration
   Point point;
@@ -142,7 +142,8 @@ void Search::push(Entry e) {
 
 double Search::score_bound(const Layout& l, Env& env, std::int64_t ns,
                            const Rational& percent) const {
-  const StepTime at = problem_.job->serve ? StepTime{} : const_cast<Clock&>(clock_).throughput(l, ns);
+  const StepTime at =
+      problem_.job->serve ? StepTime{} : const_cast<Clock&>(clock_).throughput(l, ns);
   return judge_.bound(env, ns, at, percent);
 }
 
@@ -197,7 +198,8 @@ bool Search::too_late(const Entry& e) const {
 }
 
 bool Search::must_stop() {
-  if (options_.budget && result_.evaluated + result_.solver_queries >= *options_.budget) return true;
+  if (options_.budget && result_.evaluated + result_.solver_queries >= *options_.budget)
+    return true;
   if (options_.stop && options_.stop()) {
     result_.stopped = true;
     return true;
@@ -450,9 +452,8 @@ PlanResult Search::finish(bool complete, double bound) {
   if (!complete) {
     const double best = best_.front().score.to_double();
     result_.lower_bound = bound;
-    result_.gap = best == 0 || bound == -kInfinity
-                      ? kInfinity
-                      : std::max(0.0, (best - bound) / std::abs(best));
+    result_.gap = best == 0 || bound == -kInfinity ? kInfinity
+                                                   : std::max(0.0, (best - bound) / std::abs(best));
   }
   result_.best = std::move(best_.front());
   result_.alternatives.assign(std::make_move_iterator(best_.begin() + 1),
@@ -506,8 +507,8 @@ void Search::make_roomy(Priced& p) {
 void Search::find_tightest() {
   std::map<std::array<std::int64_t, 9>, Point> cores;
   space_.cores([&](const Layout& l, Env&) {
-    const std::array<std::int64_t, 9> key{l.nodes, l.seq, l.batch, l.tp,  l.cp,
-                                           l.pp,    l.ep,  l.etp,   l.vpp};
+    const std::array<std::int64_t, 9> key{l.nodes, l.seq, l.batch, l.tp, l.cp,
+                                          l.pp,    l.ep,  l.etp,   l.vpp};
     const auto [at, fresh] = cores.try_emplace(key, space_.point(l));
     if (!fresh && l.mbs < at->second.mbs) at->second = space_.point(l);
   });

@@ -13,9 +13,9 @@
 #include "planner/time.hpp"
 
 /// `plan`: the best layout of a job. The outer layouts (domains.hpp, space.hpp) that meet the job's
-/// requirements are taken in the order of a lower bound of their score; for each, the layers and the
-/// recomputation of every stage are settled exactly (inner.hpp; coupled.hpp where conditions couple
-/// stages), until nothing that is left can be better. Deterministic: no clock, no threads.
+/// requirements are taken in the order of a lower bound of their score; for each, the layers and
+/// the recomputation of every stage are settled exactly (inner.hpp; coupled.hpp where conditions
+/// couple stages), until nothing that is left can be better. Deterministic: no clock, no threads.
 namespace plimsoll {
 
 struct PlanOptions {

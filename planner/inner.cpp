@@ -58,8 +58,8 @@ struct Inner::Impl {
   std::vector<std::int64_t> roles;  ///< by stage, counted from 0
   std::int64_t role_count = 1;
   std::uint32_t stamp = 0;
-  std::vector<Timed> timed;    ///< [content * pools + pool]
-  std::vector<Sums> sums;      ///< [content * roles + role]
+  std::vector<Timed> timed;                  ///< [content * pools + pool]
+  std::vector<Sums> sums;                    ///< [content * roles + role]
   std::vector<std::vector<Chunks>> chunked;  ///< likewise, by recomputed layers
   std::vector<Chosen> chosen;                ///< [content * stages + stage]
 
@@ -279,9 +279,9 @@ StageChoice Inner::with(std::int64_t stage, std::int64_t offset, std::int64_t co
   const std::int64_t r = recomputes() ? recomputed : impl_->fixed_recomputed(c);
   const StageTime t = impl_->time(c, r, impl_->pool_of(stage));
   StageChoice out;
-  out.fits = impl_->admits(stage, c.layers, r) && r <= c.layers &&
-             bytes(stage, offset, count, recomputed) <=
-                 impl_->caps[static_cast<std::size_t>(stage)];
+  out.fits =
+      impl_->admits(stage, c.layers, r) && r <= c.layers &&
+      bytes(stage, offset, count, recomputed) <= impl_->caps[static_cast<std::size_t>(stage)];
   out.recomputed = recomputes() ? recomputed : 0;
   out.pace = t.pace;
   out.tail = t.tail;

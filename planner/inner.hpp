@@ -37,8 +37,8 @@ class Inner {
   Inner(const Problem&, Clock&, CategoryMask counted = kEverything);
   ~Inner();
 
-  /// The outer layout, with stage_pool; its other lists are what a job pins, or empty. \a cap: bytes
-  /// that a stage's peak may reach, beside the memory of its GPU.
+  /// The outer layout, with stage_pool; its other lists are what a job pins, or empty. \a cap:
+  /// bytes that a stage's peak may reach, beside the memory of its GPU.
   void set(const Layout& outer, std::int64_t cap = kNoLimit);
   /// The same with \a cap in place of the GPUs' memory.
   void set_beyond_memory(const Layout& outer, std::int64_t cap);
@@ -91,8 +91,8 @@ std::optional<InnerSolution> solve_by_trying(Inner&, const Problem&);
 /// Is there a way that fits at all?
 bool feasible(Inner&);
 
-/// The least peak, at most \a cap (whatever memory the GPUs have), that any way of dealing the layers
-/// of \a outer has, and the fastest of those.
+/// The least peak, at most \a cap (whatever memory the GPUs have), that any way of dealing the
+/// layers of \a outer has, and the fastest of those.
 std::optional<InnerSolution> solve_for_peak(Inner&, const Problem&, const Layout& outer,
                                             std::int64_t cap = Inner::kNoLimit);
 

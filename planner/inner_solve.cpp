@@ -193,8 +193,8 @@ std::int64_t Programme::peak_of_some() {
                            return option.count == offset - o;
                          });
       if (!leads) continue;
-      most = std::max(most,
-                      inner_.bytes(i, o, offset - o, inner_.least(i, o, offset - o).recomputed));
+      most =
+          std::max(most, inner_.bytes(i, o, offset - o, inner_.least(i, o, offset - o).recomputed));
       offset = o;
       break;
     }

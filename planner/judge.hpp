@@ -48,7 +48,8 @@ class Judge {
   /// A score that no layout of these outer variables with at least \a nanoseconds a step can
   /// undercut, where preferences of \a percent in all are not met; -infinity where the objective
   /// does not follow from the step time. \a at: what mfu and throughput are at that step time.
-  double bound(Env& env, std::int64_t nanoseconds, const StepTime& at, const Rational& percent) const;
+  double bound(Env& env, std::int64_t nanoseconds, const StepTime& at,
+               const Rational& percent) const;
 
   Aim aim() const { return aim_; }
   /// The variables that the objective reads.
@@ -113,7 +114,7 @@ class Judge {
   mutable bool objective_has_value_ = false;
   bool minimize_ = true;
   Aim aim_ = Aim::time;
-  std::vector<std::size_t> inner_;  ///< indices into prefer_
+  std::vector<std::size_t> inner_;        ///< indices into prefer_
   std::optional<std::int64_t> kept_cap_;  ///< where the bound on the peak is the same everywhere
 };
 

@@ -62,8 +62,8 @@ Point Space::point(const Layout& l) const {
   p.sp = l.sp ? 1 : 0;
   if (!l.stage_pool.empty()) {
     const auto orders = pool_orders(l);
-    p.pools = static_cast<std::uint16_t>(
-        std::find(orders.begin(), orders.end(), l.stage_pool) - orders.begin());
+    p.pools = static_cast<std::uint16_t>(std::find(orders.begin(), orders.end(), l.stage_pool) -
+                                         orders.begin());
   }
   return p;
 }
@@ -282,7 +282,8 @@ std::vector<std::vector<std::uint32_t>> Space::pool_orders(const Layout& l) cons
     auto& list = out.emplace_back();
     for (const std::uint32_t p : order)
       list.insert(list.end(),
-                  static_cast<std::size_t>(pools[p].nodes.front() * pools[p].gpus_per_node / each), p);
+                  static_cast<std::size_t>(pools[p].nodes.front() * pools[p].gpus_per_node / each),
+                  p);
   } while (std::next_permutation(order.begin(), order.end()));
   return out;
 }
@@ -301,9 +302,9 @@ void Space::reach(std::size_t end) {
     return turn_away(kKnobCount, "the GPUs of a pool do not make up whole stages");
   for (const std::vector<std::uint32_t>& order : orders) {
     if (!order.empty() && static_cast<std::int64_t>(order.size()) != layout_.pp) {
-      turn_away(kKnobCount,
-                fmt::format("stage_pool has not one entry for each of the pp = {} stages",
-                            layout_.pp));
+      turn_away(
+          kKnobCount,
+          fmt::format("stage_pool has not one entry for each of the pp = {} stages", layout_.pp));
       continue;
     }
     layout_.stage_pool = order;

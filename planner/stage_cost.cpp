@@ -433,7 +433,8 @@ void CostModel::take_whole(StaticValues& values) const {
     for (const std::uint32_t i : groups_[g].statics) {
       const Rational bytes = groups_[g].state ? values.bytes[i] : values.bytes[i].ceil();
       const Rational& ranks = values.shards[i];
-      whole = whole && bytes.is_integer() && (!groups_[g].state || (ranks.is_integer() && ranks.sign() > 0));
+      whole = whole && bytes.is_integer() &&
+              (!groups_[g].state || (ranks.is_integer() && ranks.sign() > 0));
       if (!whole) break;
       values.whole[i] = bytes.to_int64();
       if (groups_[g].state) values.ranks[i] = ranks.to_int64();

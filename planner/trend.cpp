@@ -8,9 +8,7 @@ namespace {
 
 constexpr std::uint64_t bit(Var v) { return std::uint64_t{1} << static_cast<unsigned>(v); }
 
-Trend flipped(Trend t) {
-  return t == Trend::up ? Trend::down : t == Trend::down ? Trend::up : t;
-}
+Trend flipped(Trend t) { return t == Trend::up ? Trend::down : t == Trend::down ? Trend::up : t; }
 
 Trend joined(Trend a, Trend b) {
   if (a == Trend::flat || a == b) return b;

@@ -235,7 +235,9 @@ Brute brute(const Problem& problem, const Small& world, const std::string& condi
   return loops.out;
 }
 
-constexpr const char* kConditions[] = {"", "require tp <= 2", "require headroom >= 20%",
+constexpr const char* kConditions[] = {"",
+                                       "require tp <= 2",
+                                       "require headroom >= 20%",
                                        "prefer recompute == none weight 50",
                                        "prefer headroom >= 30% weight 20",
                                        "require pp >= 3",
