@@ -12,6 +12,7 @@
 #include "cli/command.hpp"
 #include "cli/problem.hpp"
 #include "lang/diagnostics.hpp"
+#include "planner/clash.hpp"
 #include "planner/enumerate.hpp"
 #include "planner/on.hpp"
 #include "planner/pareto.hpp"
@@ -76,8 +77,10 @@ std::optional<Outcome> mistake(const Options& options, const Problem& problem) {
 /// What follows from a search that came to an end.
 void complete(const Options& options, const Problem& problem, const PlanOptions& how,
               PlanResult& result) {
-  if (result.status == PlanResult::infeasible && options.on.empty())
+  if (result.status == PlanResult::infeasible && options.on.empty()) {
+    if (!problem.job->serve) find_clash(problem, result, how.stop);
     result.relaxations = suggest(problem, how.stop);
+  }
   if (options.pareto)
     find_pareto(problem, result, how);
   else if (options.on.empty())

@@ -3,15 +3,14 @@
 #include "planner/enumerate.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <map>
 #include <tuple>
 
 #include "lang/diagnostics.hpp"
 #include "planner/inner.hpp"
 #include "planner/judge.hpp"
 #include "planner/space.hpp"
+#include "planner/thrifty.hpp"
 #include "planner/time_constants.hpp"
 
 namespace plimsoll {
@@ -100,6 +99,7 @@ class Search {
   void solve_with_lists(const Entry&, Layout);
   /// Prices what was found; false where it breaks a requirement.
   bool settle(const Layout&, const Entry&);
+  bool is_without_recompute(const Layout&);
   void give_up_preferences(const Entry&);
   std::int64_t cap_of(const Layout&, const Entry&);
   std::int64_t cutoff_of(const Entry&) const;
@@ -320,6 +320,7 @@ void Search::solve_with_lists(const Entry& e, Layout l) {
 }
 
 bool Search::settle(const Layout& l, const Entry& e) {
+  if (is_without_recompute(l)) return false;
   Priced p;
   p.layout = l;
   p.time = clock_.step(l);
@@ -338,6 +339,22 @@ bool Search::settle(const Layout& l, const Entry& e) {
   if (!judge_.score(p, space_.env())) return false;
   remember(std::move(p));
   return true;
+}
+
+/// Full recomputation of no layer, where the same without recomputation is looked at too.
+bool Search::is_without_recompute(const Layout& l) {
+  if (l.recompute != kFullRecompute ||
+      std::any_of(l.recompute_layers.begin(), l.recompute_layers.end(),
+                  [](std::int64_t n) { return n > 0; }))
+    return false;
+  Layout none = l;
+  none.recompute = 0;
+  none.recompute_layers.clear();
+  space_.set_env(none);
+  const std::vector<std::int64_t> modes =
+      space_.domains().values(Knob::recompute, none, space_.env(), Space::core_variables());
+  return std::find(modes.begin(), modes.end(), 0) != modes.end() &&
+         judge_.admits(space_.env(), ~derived_variables(), 0);
 }
 
 void Search::remember(Priced p) {
@@ -502,21 +519,13 @@ void Search::make_roomy(Priced& p) {
   p.time = clock_.step(p.layout);
 }
 
-/// Where nothing fits: the layout that needs the least memory, of those that shard, recompute and
-/// offload as much as they may, with the smallest micro-batch.
+/// Where nothing fits: the layout that needs the least memory.
 void Search::find_tightest() {
-  std::map<std::array<std::int64_t, 9>, Point> cores;
-  space_.cores([&](const Layout& l, Env&) {
-    const std::array<std::int64_t, 9> key{l.nodes, l.seq, l.batch, l.tp, l.cp,
-                                          l.pp,    l.ep,  l.etp,   l.vpp};
-    const auto [at, fresh] = cores.try_emplace(key, space_.point(l));
-    if (!fresh && l.mbs < at->second.mbs) at->second = space_.point(l);
-  });
   std::int64_t below = Inner::kNoLimit;
-  const auto ask = [&](const Layout& l) {
+  thrifty_layouts(space_, [&](const Layout& l) {
     try {
       const auto least = solve_for_peak(inner_, problem_, l, below);
-      if (!least) return;
+      if (!least) return true;
       Priced p;
       p.layout = l;
       p.layout.stage_layers = least->stage_layers;
@@ -530,19 +539,8 @@ void Search::find_tightest() {
     } catch (const ArithmeticError&) {
       // It has no price; another may.
     }
-  };
-  for (const auto& [key, core] : cores) {
-    std::vector<Layout> leaves;
-    const auto rank = [](const Layout& l) {
-      return std::make_tuple(l.zero, l.shard, l.recompute == kFullRecompute, l.offload);
-    };
-    space_.leaves(core, [&](const Layout& l, Env&) {
-      if (!leaves.empty() && rank(l) < rank(leaves.front())) return;
-      if (!leaves.empty() && rank(leaves.front()) < rank(l)) leaves.clear();
-      leaves.push_back(l);
-    });
-    for (const Layout& l : leaves) ask(l);
-  }
+    return true;
+  });
 }
 
 }  // namespace

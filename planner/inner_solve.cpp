@@ -87,7 +87,7 @@ class Programme {
 };
 
 bool Programme::has_room() {
-  if (!inner_.uniform() || stages_ < 3) return true;
+  if (!inner_.uniform() || stages_ < 2) return true;
   const auto offset = [&](std::int64_t i, std::int64_t count) {
     return i == 0 ? 0 : i + 1 == stages_ ? round_ - count : std::int64_t{1};
   };
@@ -96,25 +96,36 @@ bool Programme::has_room() {
   const auto in_time = [&](std::int64_t pace, std::int64_t tail) {
     return step(pace, std::max(sum, pace), tail) <= cutoff_;
   };
-  // What a stage can hold as far as its time without recomputation goes …
+  // The most layers of a stage of which something holds that holds of fewer too.
+  const auto most_with = [&](std::int64_t most, const auto& holds) {
+    std::int64_t least = 0;
+    while (least < most) {
+      const std::int64_t middle = least + (most - least + 1) / 2;
+      if (holds(middle))
+        least = middle;
+      else
+        most = middle - 1;
+    }
+    return least;
+  };
+  // What a stage can hold as far as its time without recomputation and what stays goes …
   std::vector<std::int64_t> most(static_cast<std::size_t>(stages_));
   std::int64_t room = 0;
   for (std::int64_t i = 0; i < stages_; ++i) {
     std::int64_t& n = most[static_cast<std::size_t>(i)];
-    if (i > 1 && i + 1 < stages_) {
-      n = most[1];
-    } else {
-      n = round_ - (stages_ - 1);
-      while (n > 0 && !in_time(inner_.least_pace(i, offset(i, n), n), 0)) --n;
-    }
+    n = i > 1 && i + 1 < stages_
+            ? most[1]
+            : most_with(round_ - (stages_ - 1), [&](std::int64_t count) {
+                return in_time(inner_.least_pace(i, offset(i, count), count), 0) &&
+                       !inner_.hopeless(i, offset(i, count), count);
+              });
     room += n;
   }
-  // … then what fits too, and with what it must recompute: those in front first, since they keep
-  // the most micro-batches.
+  // … then what fits with its activations, and in time with what it must recompute: those in front
+  // first, since they keep the most micro-batches.
   for (std::int64_t i = 0; i < stages_; ++i)
     for (std::int64_t n = most[static_cast<std::size_t>(i)]; n > 0; --n, --room) {
       if (room < round_) return false;
-      if (inner_.hopeless(i, offset(i, n), n)) continue;
       const StageChoice& choice = inner_.least(i, offset(i, n), n);
       if (choice.fits && in_time(choice.pace, choice.tail)) break;
     }

@@ -222,6 +222,24 @@ std::vector<const Condition*> Judge::coupling(std::uint64_t kept) const {
   return out;
 }
 
+bool Judge::bounds_time() const {
+  for (const Rule& rule : require_)
+    for (const Part& part : rule.parts)
+      if (part.reach == Reach::time) return true;
+  return false;
+}
+
+bool Judge::in_time(const Env& env) const {
+  for (const Rule& rule : require_)
+    for (const Part& part : rule.parts) try {
+        if (part.reach == Reach::time && problem_.module->pool().eval(part.expr, env).is_zero())
+          return false;
+      } catch (const ArithmeticError&) {
+        return false;  // it has no value here, so it is not met
+      }
+  return true;
+}
+
 bool Judge::keeps(const Priced& p, const Env& env, std::uint64_t kept) const {
   for (std::size_t i = 0; i < inner_.size(); ++i)
     if ((kept >> i & 1) != 0 && !holds(prefer_[inner_[i]], p, env).value_or(false)) return false;

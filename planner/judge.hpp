@@ -66,6 +66,9 @@ class Judge {
   std::int64_t memory_cap(Env& env, std::int64_t memory, std::uint64_t kept);
   /// Conditions that couple stages or that only a priced layout decides.
   std::vector<const Condition*> coupling(std::uint64_t kept) const;
+  /// Does a requirement bound the step time? And are those met, after set_derived()?
+  bool bounds_time() const;
+  bool in_time(const Env& env) const;
   /// Do the inner preferences of \a kept hold at a priced layout?
   bool keeps(const Priced&, const Env& env, std::uint64_t kept) const;
 
