@@ -17,6 +17,7 @@
 #include "planner/on.hpp"
 #include "planner/pareto.hpp"
 #include "planner/preferences.hpp"
+#include "planner/questions.hpp"
 #include "planner/report_plan.hpp"
 #include "planner/suggest.hpp"
 
@@ -78,7 +79,8 @@ std::optional<Outcome> mistake(const Options& options, const Problem& problem) {
 void complete(const Options& options, const Problem& problem, const PlanOptions& how,
               PlanResult& result) {
   if (result.status == PlanResult::infeasible && options.on.empty()) {
-    if (!problem.job->serve) find_clash(problem, result, how.stop);
+    if (result.space == 0) result.core = find_conflict(problem);
+    if (result.core.empty() && !problem.job->serve) find_clash(problem, result, how.stop);
     result.relaxations = suggest(problem, how.stop);
   }
   if (options.pareto)
@@ -101,6 +103,8 @@ Outcome plan(const Options& options, const Terminal& terminal) {
       options, terminal, [&](const Problem& problem, Diagnostics& diags) -> Outcome {
         using Clock = std::chrono::steady_clock;
         if (auto wrong = mistake(options, problem)) return std::move(*wrong);
+        check_questions(problem, diags);
+        if (diags.has_errors()) return {};
         PlanOptions how;
         how.top = options.top;
         how.budget = options.budget;

@@ -73,7 +73,8 @@ class Degrees {
     for (const char* name : {"tp", "pp", "cp", "dp"})
       if (const std::optional<Pin> found = pin(name)) pins.push_back(*found);
     bool ok = true;
-    for (const Pin& each : pins) ok = divides(each.name, each.value, each.span, counts) && ok;
+    for (const Pin& each : pins)
+      ok = divides(each.name, each.value, {each}, counts, Severity::error) && ok;
     if (!ok || pins.size() < 2) return ok;
     std::int64_t product = 1;
     std::string text;
@@ -84,11 +85,12 @@ class Degrees {
         product *= each.value;
       text += (text.empty() ? "" : " * ") + each.name;
     }
-    return divides(text, product, pins.back().span, counts);
+    // Each is possible by itself: what a plan says of it is that no layout is possible.
+    return divides(text, product, pins, counts, Severity::warning);
   }
 
-  bool divides(const std::string& name, std::int64_t degree, Span span,
-               const std::vector<std::int64_t>& counts) {
+  bool divides(const std::string& name, std::int64_t degree, const std::vector<Pin>& pins,
+               const std::vector<std::int64_t>& counts, Severity severity) {
     if (std::any_of(counts.begin(), counts.end(),
                     [&](std::int64_t count) { return count % degree == 0; }))
       return true;
@@ -98,11 +100,15 @@ class Degrees {
             ? fmt::format("the {} GPU{} of cluster '{}'", grouped(most), most == 1 ? "" : "s",
                           cluster_->name)
             : fmt::format("any number of GPUs that cluster '{}' may have", cluster_->name);
-    diags_
-        .error(span, degree > most
-                         ? fmt::format("{} = {} is more than {}", name, grouped(degree), gpus)
-                         : fmt::format("{} = {} does not divide {}", name, grouped(degree), gpus))
-        .label(cluster_->span, "declared here")
+    const std::string message =
+        degree > most ? fmt::format("{} = {} is more than {}", name, grouped(degree), gpus)
+                      : fmt::format("{} = {} does not divide {}", name, grouped(degree), gpus);
+    Diagnostic& said = severity == Severity::error ? diags_.error(pins.back().span, message)
+                                                   : diags_.warning(pins.back().span, message);
+    for (const Pin& other : pins)
+      if (&other != &pins.back())
+        said.label(other.span, fmt::format("{} is given here", other.name));
+    said.label(cluster_->span, "declared here")
         .with_help("tp * pp * cp * dp is the number of GPUs");
     return false;
   }

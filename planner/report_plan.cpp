@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lang/print.hpp"
 #include "lang/units.hpp"
 #include "planner/peak.hpp"
 #include "planner/report_bill.hpp"
@@ -65,7 +66,7 @@ std::string difference(const PlanResult& r, double share, bool better, bool prov
 std::string cost_text(const PlanResult& r, const PreferenceCost& p) {
   if (!p.other) {
     if (p.met) return "met";
-    return p.proven ? "not met: no layout that fits meets it" : "not met";
+    return p.proven ? "not met, and no layout that fits meets it" : "not met";
   }
   const double cost = p.cost.value_or(0);
   if (!p.met)
@@ -184,6 +185,32 @@ std::string relaxations(const PlanResult& r, const Style& style) {
   return "\n  changes that would do, each planned again\n" + table.str(style, 2);
 }
 
+/// A requirement that has a label with what it says: "inside a node: tp <= 8".
+std::string in_full(const Problem& problem, const CoreItem& item) {
+  for (const Condition& c : problem.job->require) {
+    const std::string says = print(*c.expr);
+    if (c.name == item.name && !item.bytes && says != item.name)
+      return fmt::format("{}: {}", item.name, says);
+  }
+  return item.name;
+}
+
+/// What cannot hold together, a line each: what it is, what it takes, where it is written.
+std::string core_text(const Problem& problem, const PlanResult& r, const Style& style) {
+  Table table({{Table::Align::left, style.width / 2}, {Table::Align::right}, {}});
+  for (const CoreItem& item : r.core)
+    table.add({in_full(problem, item), item.bytes ? human_bytes(*item.bytes) : "",
+               item.file.empty() ? "" : fmt::format("{}:{}", item.file, item.line)});
+  std::string out = fmt::format("  {} cannot hold{}\n", r.core.size() == 1 ? "this" : "these",
+                                r.core.size() == 1   ? ""
+                                : r.core.size() == 2 ? " both"
+                                                     : " all together");
+  out += table.str(style, 4);
+  if (r.core_over > 0)
+    out += fmt::format("    over by {} at the least\n", human_bytes(r.core_over));
+  return out;
+}
+
 std::string nothing_text(const Problem& problem, const PlanResult& r, const Style& style) {
   const bool no = r.status == PlanResult::infeasible;
   std::string answer = no ? "nothing fits" : "nothing found that fits";
@@ -214,21 +241,24 @@ std::string nothing_text(const Problem& problem, const PlanResult& r, const Styl
     facts.add({"items", largest_items(stage, 5)});
     detail = "\n" + facts.str(style, 2);
   }
-  if (r.space == 0 && !r.emptied_by.empty())
+  if (r.space == 0 && r.core.empty() && !r.emptied_by.empty())
     detail += paragraph(
         style, fmt::format("Most were turned away by the requirement '{}'.", r.emptied_by), 2);
   Heading head;
   const Layout shown = r.tightest ? r.tightest->layout : Layout{};
   if (r.tightest) head = heading(problem, shown);
-  std::string out = paint(style, Paint::bold, answer + "\n\n");
+  std::string out = paint(style, Paint::bold, paragraph(style, answer, 2)) + "\n";
   if (r.tightest) out += plan_title(problem, head, style);
-  out += detail + "\n";
+  if (!detail.empty()) out += detail + "\n";
+  if (!r.core.empty()) out += core_text(problem, r, style) + "\n";
   out += paragraph(style, counts(r), 2);
   if (r.status == PlanResult::unknown)
     out += paragraph(style,
                      r.stopped ? "Stopped before the end: a layout may fit all the same."
                                : "The budget ended the search: a layout may fit all the same.",
                      2);
+  if (!r.never.empty())
+    out += paragraph(style, fmt::format("No number of GPUs would do: {}.", r.never), 2);
   out += relaxations(r, style);
   if (no && r.space > 0 && r.relaxations.empty())
     out += paragraph(style, "No single change that was tried makes it fit.", 2);

@@ -8,6 +8,7 @@
 #include "planner/on.hpp"
 #include "planner/pareto.hpp"
 #include "planner/preferences.hpp"
+#include "planner/questions.hpp"
 #include "planner/report_plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/world.hpp"
@@ -144,6 +145,57 @@ TEST_CASE("no layout of --pareto is dominated, and the first is the best", "[par
     CHECK(r.pareto[i].time.nanoseconds > r.pareto[i - 1].time.nanoseconds);
     CHECK(r.pareto[i].headroom() > r.pareto[i - 1].headroom());
   }
+}
+
+/// The messages of check_questions for a job with this body.
+std::string questions(const std::string& body) {
+  World world(small(4000, body));
+  Diagnostics diags;
+  check_questions(*world, diags);
+  std::string out;
+  for (const Diagnostic* d : diags.sorted())
+    out += fmt::format("{}: {}; ", world.module.sources().text(d->span), d->message);
+  return out;
+}
+
+TEST_CASE("conditions that cannot choose are warned of, others are not", "[questions]") {
+  CHECK(questions("require tp <= 4  require dp >= 2  prefer pp == 1  require headroom >= 5%\n"
+                  "  require mfu > 0.1 and zero in {1, 3}  prefer stage_layers[0] == 1") == "");
+  CHECK(questions("require pp == 3") ==
+        "pp == 3: this requirement is never true, whatever pp is; ");
+  CHECK(questions("require tp * cp > 64") ==
+        "tp * cp > 64: this requirement is never true, whatever tp and cp are; ");
+  CHECK(questions("prefer headroom > 20") ==
+        "headroom > 20: this preference is never true, whatever headroom is; ");
+  CHECK(questions("tp = 2  require tp <= 4") ==
+        "tp <= 4: this requirement is about nothing that is free: it always holds; ");
+  CHECK(questions("tp = 2  require tp > 4") ==
+        "tp > 4: this requirement is about nothing that is free: it never holds; ");
+  CHECK(questions("require gpus == 8") ==
+        "gpus == 8: this requirement reads nothing that is free: it always holds; ");
+  CHECK(questions("tp in {2, 4}  require tp == 2") == "");
+  CHECK(questions("recompute in {none, full}  require recompute == full") == "");
+  CHECK(questions("recompute = none  require recompute == full") ==
+        "recompute == full: this requirement is about nothing that is free: it never holds; ");
+}
+
+TEST_CASE("a conflict is minimal: without any of its lines a layout is possible", "[questions]") {
+  const std::string lines[] = {"tp = 4", "pp = 4", "mbs = 1", "require zero == 1",
+                               "require cp <= 2"};
+  std::string all;
+  for (const std::string& line : lines) all += line + "\n  ";
+  World world(small(4000, all));
+  const auto core = find_conflict(*world);
+  REQUIRE(core.size() == 2);
+  CHECK(core[0].name == "pp = 4");
+  CHECK(core[1].name == "tp = 4");
+  CHECK(core[0].line == core[1].line + 1);
+  CHECK(core[0].file == "world.plan");
+  World one(small(4000, "tp in {2, 4}\n  require \"odd\": tp == 8\n  require mbs <= 4"));
+  const auto named = find_conflict(*one);
+  REQUIRE(named.size() == 2);
+  CHECK(named[0].name == "tp in {2, 4}");
+  CHECK(named[1].name == "odd");
 }
 
 }  // namespace
