@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "runtime/host/host_device.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lang/diagnostics.hpp"
+
+namespace plimsoll::runtime::host {
+
+namespace {
+
+constexpr int kPoison = 0xff;  // every float and double of such bytes is a NaN
+
+}  // namespace
+
+HostDevice::HostDevice(HostWorld& world, std::int64_t rank)
+    : world_(world),
+      rank_(rank),
+      plan_(world.plan(rank)),
+      groups_(world.groups(rank)),
+      counted_(plan_),
+      backing_(world.options.capacity),
+      allocator_(backing_, world.options.allocator),
+      states_(world, rank) {}
+
+// --- memory --------------------------------------------------------------------------------------
+
+TensorId HostDevice::allocate(const TensorInfo& info) {
+  const std::optional<BlockId> block = allocator_.allocate(info.bytes, info.stream);
+  if (!block) {
+    const std::string name =
+        info.row == kNone ? "a value that several segments read" : plan_.item(info.row).name;
+    throw OutOfMemory(info, name, counted_.live(), allocator_.stats().reserved.now);
+  }
+  const TensorId id = counted_.allocate(info);
+  if (id >= tensors_.size()) tensors_.resize(id + 1);
+  Tensor t;
+  t.block = *block;
+  t.at = reinterpret_cast<std::byte*>(allocator_.address(*block));  // NOLINT
+  t.bytes = info.bytes;
+  t.is_state = info.kind == TensorInfo::state;
+  std::memset(t.at, kPoison, static_cast<std::size_t>(allocator_.bytes(*block)));
+  tensors_[id] = t;
+  if (t.is_state) states_.add(info, {id, t.at, t.bytes});
+  return id;
+}
+
+void HostDevice::free(TensorId id) {
+  Tensor& t = tensors_.at(id);
+  if (t.is_state) states_.remove(id);
+  std::memset(t.at, kPoison, static_cast<std::size_t>(t.bytes));
+  allocator_.free(t.block);
+  t = {};
+  counted_.free(id);
+}
+
+/// The block stays as large as it is.
+void HostDevice::shrink(TensorId id, std::int64_t bytes) {
+  counted_.shrink(id, bytes);
+  tensors_.at(id).bytes -= bytes;
+  if (tensors_[id].is_state) states_.shrink(id, bytes);
+}
+
+void HostDevice::hand_on(TensorId id, const TensorInfo& info) { counted_.hand_on(id, info); }
+
+void HostDevice::copy(TensorId from, TensorId to) {
+  const Tensor &a = tensors_.at(from);
+  Tensor& b = tensors_.at(to);
+  PLIMSOLL_ASSERT(a.bytes == b.bytes);
+  std::memcpy(b.at, a.at, static_cast<std::size_t>(a.bytes));
+  b.written = a.written;
+}
+
+float* HostDevice::floats(TensorId id) {
+  return id == kNoTensor ? nullptr : reinterpret_cast<float*>(tensors_.at(id).at);  // NOLINT
+}
+
+/// Scratch for a value that the run has no tensor for.
+float* HostDevice::loose(std::int64_t micro_batch, ValueId v, bool gradient) {
+  const auto [at, is_new] = loose_.try_emplace({micro_batch, v, gradient});
+  if (is_new)
+    at->second.resize(static_cast<std::size_t>(world_.shapes(rank_).values[v].count()));
+  return at->second.data();
+}
+
+// --- ops -----------------------------------------------------------------------------------------
+
+OpId HostDevice::routed_by(const Op& op, OpId id) const {
+  if (op.kind == OpKind::experts) return id;
+  if (op.kind == OpKind::combine) return plan_.problem.program->values[op.inputs[0]].experts;
+  return op.experts;
+}
+
+/// Where a value is to be read, or (make) written.
+float* HostDevice::value(const OpRun& r, ValueId v, bool make) {
+  const ValueId s = storage(v);
+  if (float* at = floats(r.frame->value(s))) return at;
+  if (!make)
+    if (float* at = floats(r.frame->saved_copy(s))) return at;
+  const auto scratch = loose_.find({r.at.micro_batch, s, false});
+  if (scratch != loose_.end()) return scratch->second.data();
+  return make ? loose(r.at.micro_batch, s, false) : nullptr;
+}
+
+OpCall<float> HostDevice::call(const OpRun& r) {
+  OpCall<float> c;
+  const OpId id = r.op();
+  const Frame* frame = r.frame;
+  c.shapes = &world_.shapes(rank_);
+  c.groups = &groups_;
+  c.facts = &world_.facts;
+  c.op = id;
+  c.step = step_;
+  const Layout& l = world_.layout;
+  const std::int64_t text_step = world_.options.same_text ? 0 : step_ - 1;
+  c.first_sequence =
+      text_step * l.batch + (plan_.place.dp * l.microbatches + r.at.micro_batch) * l.mbs;
+  const Op& op = c.what();
+  for (const WeightId w : op.weights) c.weights.push_back(states_.weight(w));
+  if (!op.weights.empty()) c.transposed = states_.transposed(op.weights[0]);
+  // An experts op's routes are had again by the op that ends it, from what the former saved.
+  const OpId owner = r.backward && op.kind == OpKind::combine ? routed_by(op, id) : id;
+  c.own = [this, frame, owner](std::string_view part) -> void* {
+    return floats(frame->saved(owner, part));
+  };
+  c.room = [this, frame, id](std::string_view name, std::int64_t count) -> float* {
+    const TensorId t = frame->temporary(id, name);
+    if (t != kNoTensor)
+      PLIMSOLL_ASSERT(tensors_.at(t).bytes >= count * static_cast<std::int64_t>(sizeof(float)));
+    return floats(t);
+  };
+  if (const OpId experts = routed_by(op, id); experts != kNone)
+    c.routing = &routing_[{r.at.micro_batch, experts}];
+  if (r.at.part == StepPart::forward) c.loss = &loss_;
+  return c;
+}
+
+void HostDevice::run(const OpRun& r) {
+  counted_.run(r);
+  const Op& op = plan_.problem.program->ops[r.op()];
+  const bool alias =
+      op.output != kNone && !op.inputs.empty() && storage(op.output) == storage(op.inputs[0]);
+  if (alias) return;
+  if (r.backward)
+    backward(r);
+  else
+    forward(r);
+}
+
+void HostDevice::forward(const OpRun& r) {
+  OpCall<float> c = call(r);
+  const Op& op = c.what();
+  for (const ValueId v : op.inputs) {
+    c.inputs.push_back(value(r, v, false));
+    if (!c.inputs.back())
+      throw InternalError(fmt::format("forward of {} reads a value that is not there",
+                                      plimsoll::name(op.kind)));
+  }
+  if (op.output != kNone) c.output = value(r, op.output, true);
+  run_forward(c);
+  keep_copies(r, c);
+  if (op.kind == OpKind::combine) {
+    routing_.erase({r.at.micro_batch, routed_by(op, r.op())});
+    // Inside an op that accounts for everything, values lived in scratch until here.
+    const OpId experts = routed_by(op, r.op());
+    std::erase_if(loose_, [&](const auto& l) {
+      const auto& [micro_batch, v, gradient] = l.first;
+      return micro_batch == r.at.micro_batch &&
+             plan_.problem.program->values[v].experts == experts;
+    });
+  }
+  for (const ValueId v : op.inputs)
+    if (plan_.problem.program->values[v].experts == kNone)
+      loose_.erase({r.at.micro_batch, storage(v), false});
+}
+
+/// What an op keeps of its inputs or output in another dtype.
+void HostDevice::keep_copies(const OpRun& r, const OpCall<float>& c) {
+  const auto keep = [&](ValueId v, const float* from) {
+    const TensorId t = r.frame->saved_copy(storage(v));
+    if (t == kNoTensor || from == floats(t)) return;
+    const std::int64_t count = c.shapes->values[v].count();
+    PLIMSOLL_ASSERT(tensors_.at(t).bytes == count * static_cast<std::int64_t>(sizeof(float)));
+    std::copy_n(from, count, floats(t));
+  };
+  const Op& op = c.what();
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) keep(op.inputs[i], c.inputs[i]);
+  if (op.output != kNone) keep(op.output, c.output);
+}
+
+/// A gradient that is going to be added to: the first time it is cleared.
+float* HostDevice::open_gradient(const Frame& frame, ValueId v, std::int64_t micro_batch) {
+  const ValueId s = storage(v);
+  if (!plan_.problem.inventory.flow.needs_gradient[s]) return nullptr;
+  const TensorId id = frame.gradient(s);
+  if (id == kNoTensor) return loose(micro_batch, s, true);
+  Tensor& t = tensors_.at(id);
+  if (!t.written) std::memset(t.at, 0, static_cast<std::size_t>(t.bytes));
+  t.written = true;
+  return floats(id);
+}
+
+void HostDevice::backward(const OpRun& r) {
+  OpCall<float> c = call(r);
+  const Op& op = c.what();
+  if (op.output != kNone) {
+    c.output = value(r, op.output, false);
+    c.output_gradient = open_gradient(*r.frame, op.output, r.at.micro_batch);
+    if (!c.output_gradient) return;
+  }
+  std::map<ValueId, float*> partial;
+  for (const ValueId v : op.inputs) {
+    c.inputs.push_back(value(r, v, false));
+    const ValueId s = storage(v);
+    const TensorId more = r.frame->partial(s);
+    if (more == kNoTensor) {
+      c.input_gradients.push_back(open_gradient(*r.frame, v, r.at.micro_batch));
+      continue;
+    }
+    if (partial.emplace(s, floats(more)).second)
+      std::memset(tensors_.at(more).at, 0, static_cast<std::size_t>(tensors_.at(more).bytes));
+    c.input_gradients.push_back(partial.at(s));
+  }
+  for (const WeightId w : op.weights) c.weight_gradients.push_back(states_.gradient(w));
+  run_backward(c);
+  for (const auto& [v, from] : partial) {
+    float* to = open_gradient(*r.frame, v, r.at.micro_batch);
+    for (std::int64_t i = 0; i < c.shapes->values[v].count(); ++i) to[i] += from[i];
+  }
+  if (op.kind == OpKind::experts) routing_.erase({r.at.micro_batch, r.op()});
+  if (op.output != kNone) loose_.erase({r.at.micro_batch, storage(op.output), true});
+}
+
+void HostDevice::about_to_free(const OpRun& next, ValueId input, TensorId id) {
+  const Tensor& t = tensors_.at(id);
+  std::memcpy(loose(next.at.micro_batch, input, false), t.at, static_cast<std::size_t>(t.bytes));
+}
+
+// --- between ranks -------------------------------------------------------------------------------
+
+void HostDevice::begin_step(int step) {
+  step_ = step;
+  loss_ = 0;
+  states_.begin_step();
+}
+
+void HostDevice::transfer(const Transfer& t) {
+  const Layout& l = world_.layout;
+  const auto other = static_cast<int>(rank_in_stage(l, rank_, t.other % l.pp));
+  const bool gradients = t.at.part == StepPart::backward;
+  for (const ValueId v : t.values) {
+    const std::int64_t tag = (t.at.micro_batch * 2 + gradients) << 32 | v;
+    if (t.sends) {
+      const float* from = gradients ? open_gradient(*t.frame, v, t.at.micro_batch)
+                                    : floats(t.frame->value(v));
+      PLIMSOLL_ASSERT(from != nullptr);
+      const auto* bytes = reinterpret_cast<const std::byte*>(from);  // NOLINT
+      const std::int64_t size = world_.shapes(rank_).values[v].count() * 4;
+      world_.post.send(static_cast<int>(rank_), other, tag, {bytes, bytes + size});
+      continue;
+    }
+    const std::vector<std::byte> letter = world_.post.receive(other, static_cast<int>(rank_), tag);
+    float* to = gradients ? open_gradient(*t.frame, v, t.at.micro_batch)
+                          : floats(t.frame->value(v));
+    PLIMSOLL_ASSERT(to != nullptr);
+    std::memcpy(to, letter.data(), letter.size());
+  }
+}
+
+void HostDevice::exchange(const Exchange& e) {
+  switch (e.kind) {
+    case Exchange::gather_weights:
+      return states_.gather_weights(e.at.segment);
+    case Exchange::release_weights:
+      return states_.release_weights(e.at.segment);
+    case Exchange::reduce_gradients:
+      return states_.reduce_gradients(e.at.segment);
+    case Exchange::clip:
+      return states_.clip(e.at.step);
+    case Exchange::gather_updated:
+      return states_.gather_updated();
+  }
+}
+
+void HostDevice::update(int step) { states_.update(step); }
+
+}  // namespace plimsoll::runtime::host

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "runtime/host/host_run.hpp"
+
+#include <exception>
+#include <thread>
+
+#include "lang/diagnostics.hpp"
+#include "lang/module.hpp"
+#include "planner/peak.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/host/host_device.hpp"
+
+namespace plimsoll::runtime::host {
+
+std::string why_not_on_host(const Problem& p, const Layout& l) {
+  if (p.job->serve) return "the host runs training jobs only";
+  if (p.job->precision != "fp32")
+    return fmt::format("the host computes in fp32; this job's precision is {}", p.job->precision);
+  bool frozen = false;
+  for (const Op& op : p.program->ops) {
+    if (op.kind == OpKind::mamba2 || op.kind == OpKind::relative_bias || op.inputs.size() > 3)
+      return fmt::format("the host does not compute {} yet",
+                         op.inputs.size() > 3 ? "attention with a tensor of biases"
+                                              : plimsoll::name(op.kind));
+    if (op.kind == OpKind::experts && !op.capacity.is_zero())
+      return "the host does not drop tokens: experts with a capacity";
+    if (op.kind == OpKind::merge && (l.cp > 1 || l.sp))
+      return "the host does not merge images where cp or sp divides the sequence";
+    for (const WeightId w : op.weights) frozen = frozen || !p.inventory.facts.trained[w];
+  }
+  if (frozen && l.zero >= 3) return "the host does not divide frozen weights by zero = 3";
+  if (!p.job->adapt.kind.empty() && p.job->adapt.kind != "none")
+    return "the host does not compute adapters";
+  for (const Item& item : p.inventory.items) {
+    const bool state = item.category == Category::weights || item.category == Category::gradients ||
+                       item.category == Category::moments;
+    if (state && !item.dtype.empty() && item.dtype != "fp32")
+      return fmt::format("the host computes in fp32; '{}' are {}", item.name, item.dtype);
+    if (item.category == Category::moments && !item.name.ends_with(" m") &&
+        !item.name.ends_with(" v") && !item.name.ends_with(" momentum"))
+      return fmt::format("the host has no arithmetic for the optimizer's state '{}'", item.name);
+  }
+  return "";
+}
+
+Int128 bytes_on_host(const Problem& p, const Layout& l) {
+  const Bill b = bill(p, l);
+  Int128 sum = 0;
+  for (const StageBill& stage : b.stages) sum += stage.live_bytes;
+  return sum * (rank_count(l) / l.pp);
+}
+
+namespace {
+
+/// What the ranks' threads leave behind.
+struct Outcome {
+  std::mutex mutex;
+  std::vector<std::vector<double>> losses;  ///< by rank and step
+  HostRun run;
+  std::exception_ptr error;
+};
+
+void note_failure(Outcome& outcome, std::int64_t rank, const OutOfMemory& e, const StepPoint& at,
+                  const CategoryBytes& live) {
+  const std::lock_guard lock(outcome.mutex);
+  if (!outcome.run.failure)
+    outcome.run.failure =
+        HostFailure{rank, e.tensor, e.info.bytes, at, e.live, e.reserved, live};
+}
+
+void run_rank(HostWorld& world, std::int64_t rank, Outcome& outcome) {
+  HostDevice device(world, rank);
+  Executor executor(world.plan(rank), device);
+  const auto index = static_cast<std::size_t>(rank);
+  try {
+    executor.start();
+    device.start();
+    for (int step = 1; step <= world.options.steps; ++step) {
+      executor.step();
+      device.end_step(step);
+      outcome.losses[index].push_back(device.loss());
+    }
+  } catch (const OutOfMemory& e) {
+    note_failure(outcome, rank, e, executor.at(), device.counted().categories());
+    world.post.stop();
+  } catch (const Stopped&) {
+  } catch (...) {
+    const std::lock_guard lock(outcome.mutex);
+    if (!outcome.error) outcome.error = std::current_exception();
+    world.post.stop();
+  }
+  HostRankResult& result = outcome.run.ranks[index];
+  if (!outcome.run.failure) result.peak = device.counted().peak();
+  result.allocator = device.allocator().stats();
+  executor.finish();
+  result.left = device.live_tensors();
+}
+
+}  // namespace
+
+HostRun run_on_host(const Problem& p, const Layout& l, const HostOptions& options) {
+  if (const std::string why = why_not_on_host(p, l); !why.empty()) throw InternalError(why);
+  HostWorld world(p, l, options);
+  Outcome outcome;
+  outcome.run.ranks.resize(static_cast<std::size_t>(world.ranks()));
+  outcome.losses.resize(outcome.run.ranks.size());
+  std::vector<std::thread> threads;
+  for (std::int64_t rank = 0; rank < world.ranks(); ++rank)
+    threads.emplace_back([&world, &outcome, rank] { run_rank(world, rank, outcome); });
+  for (std::thread& t : threads) t.join();
+  if (outcome.error) std::rethrow_exception(outcome.error);
+  HostRun run = std::move(outcome.run);
+  if (run.failure) return run;
+  PLIMSOLL_ASSERT(world.post.unread() == 0);
+  for (int step = 0; step < options.steps; ++step) {
+    double sum = 0;
+    for (const std::vector<double>& rank : outcome.losses)
+      sum += rank[static_cast<std::size_t>(step)];
+    run.losses.push_back(sum * world.facts.loss_scale);
+  }
+  run.gradients = std::move(world.gradients);
+  run.parameters = std::move(world.parameters);
+  return run;
+}
+
+}  // namespace plimsoll::runtime::host

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/dry/dry_device.hpp"
+#include "runtime/host/host_world.hpp"
+
+/// Optimizer steps of a whole layout on this machine: every rank a thread, real numbers.
+namespace plimsoll::runtime::host {
+
+/// Where a rank stopped for want of memory.
+struct HostFailure {
+  std::int64_t rank = 0;
+  std::string tensor;
+  std::int64_t bytes = 0;
+  StepPoint at;
+  std::int64_t live = 0, reserved = 0;
+  CategoryBytes categories{};  ///< live then
+};
+
+struct HostRankResult {
+  LivePeak peak;                 ///< of all moments of all steps
+  AllocatorStats allocator;      ///< before everything was freed
+  std::int64_t left = 0;         ///< tensors that nobody freed: 0, or it is a bug
+};
+
+struct HostRun {
+  std::vector<double> losses;  ///< mean over the tokens of a step, by step
+  std::vector<HostRankResult> ranks;
+  std::optional<HostFailure> failure;  ///< the first; the other ranks were stopped
+  /// By step: gradients before they are clipped, and parameters after the update.
+  std::vector<WholeTensors> gradients, parameters;
+};
+
+/// Why the host cannot do this job's arithmetic, in words; "" where it can.
+std::string why_not_on_host(const Problem&, const Layout&);
+
+/// Bytes that all ranks' tensors would take together at their peaks, by the bill.
+Int128 bytes_on_host(const Problem&, const Layout&);
+
+/// Throws InternalError where why_not_on_host() has a reason, or a rank fails for another one than
+/// memory.
+HostRun run_on_host(const Problem&, const Layout&, const HostOptions&);
+
+}  // namespace plimsoll::runtime::host

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/device.hpp"
+#include "runtime/host/host_world.hpp"
+
+/// A rank's weights, gradients and optimizer states, in the memory that the executor asked for.
+///
+/// The weights of a stage lie one after the other, in a row for each family: dense, experts', and
+/// copies of weights whose owner is on another stage. ZeRO gives a rank a piece of each row. What a
+/// framework's bill does not count (whole gradients before ZeRO 2 divides them, gathered weights of
+/// ZeRO 3) lies in scratch.
+namespace plimsoll::runtime::host {
+
+/// A piece of memory that the run counts.
+struct Piece {
+  TensorId tensor = kNoTensor;
+  std::byte* at = nullptr;
+  std::int64_t bytes = 0;
+};
+
+class HostStates {
+ public:
+  HostStates(HostWorld& world, std::int64_t rank);
+
+  /// A state's memory came, or goes.
+  void add(const TensorInfo&, const Piece&);
+  void remove(TensorId);
+  void shrink(TensorId, std::int64_t bytes);
+
+  /// Fills the weights: each element by its place in the whole model.
+  void start();
+  void begin_step();
+  /// A weight's part on this rank as the ops read it: that of the weight it is tied to, if any.
+  const float* weight(WeightId);
+  /// What its gradient is added to; nullptr where it is frozen.
+  float* gradient(WeightId);
+  /// Is a head stored as the embedding that it is tied to, the other way around?
+  bool transposed(WeightId) const;
+
+  void gather_weights(std::uint32_t segment);
+  void release_weights(std::uint32_t segment);
+  /// Over the replicas: of one segment, or (kNone) of all.
+  void reduce_gradients(std::uint32_t segment);
+  /// Adds up the gradients of tied weights over stages; divides (ZeRO 1) and scales them.
+  void clip(int step);
+  void update(int step);
+  void gather_updated();
+  /// For who wants to see them (HostOptions::keep_tensors).
+  void publish_parameters(int step);
+
+ private:
+  struct Entry {
+    WeightId weight = kNone;  ///< as it is stored: the owner of a tied one
+    std::uint32_t segment = 0;
+    std::int64_t offset = 0, count = 0;  ///< in its family's row
+    std::int64_t trained = -1;           ///< offset among the trained; -1: frozen
+    bool tied_across = false;            ///< other stages have it too
+    std::vector<float> gradient;         ///< whole, where the state has no room for it
+  };
+  enum FamilyKind { dense, experts, tied, family_count };
+  struct State {
+    std::vector<Piece> pieces;
+    std::vector<float> beyond;  ///< elements that the pieces have no room for as a whole
+  };
+  struct Family {
+    std::vector<Entry> entries;
+    std::int64_t count = 0, trained = 0;
+    Group shard, replicas;
+    std::map<std::string, State> states;  ///< "weights", "gradients", "master weights", "m" …
+    std::vector<float> gathered;          ///< weights, where ZeRO 3 divides them
+    std::vector<float> share;             ///< this rank's part of the gradients, summed up
+  };
+  struct Range {
+    std::int64_t first = 0, count = 0;
+  };
+
+  void add_entry(WeightId, std::uint32_t segment);
+  Entry* find(WeightId);
+  Family& family_of(WeightId);
+  std::pair<Family*, std::string> state_of(const Item&);
+  Range part(const Family&, std::int64_t count, int rank, int from_zero) const;
+  Range mine(const Family& f, std::int64_t count, int from_zero) const {
+    return part(f, count, f.shard.rank, from_zero);
+  }
+  std::vector<float> read(Family&, const std::string& state, std::int64_t count);
+  void write(Family&, const std::string& state, const std::vector<float>&);
+  float* whole(Family&, const std::string& state, std::int64_t count);
+  float* gradient_of(Family&, Entry&);
+  void sum_replicas(Family&, Entry&);
+  void sum_ties();
+  void add_to_share(Family&, Entry&);
+  void step(Family&, int step);
+  float initial(const Entry&, std::int64_t element) const;
+  std::int64_t place(WeightId, std::int64_t element) const;
+  void publish(std::vector<WholeTensors>&, int step, const Entry&, std::int64_t element, float);
+
+  HostWorld& world_;
+  std::int64_t rank_;
+  const StagePlan& plan_;
+  const RankShapes& shapes_;
+  Groups groups_;
+  std::array<Family, family_count> families_;
+  std::map<WeightId, std::pair<int, std::size_t>> entry_of_;  ///< by stored weight: family, entry
+  std::map<WeightId, bool> ties_;  ///< owners that several stages have, and whether this one does
+  bool first_ = true;
+};
+
+/// The weight whose storage \a w is.
+WeightId stored_as(const Program&, WeightId w);
+
+}  // namespace plimsoll::runtime::host
