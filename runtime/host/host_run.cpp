@@ -37,8 +37,10 @@ std::string why_not_on_host(const Problem& p, const Layout& l) {
                        item.category == Category::moments;
     if (state && !item.dtype.empty() && item.dtype != "fp32")
       return fmt::format("the host computes in fp32; '{}' are {}", item.name, item.dtype);
-    if (item.category == Category::moments && !item.name.ends_with(" m") &&
-        !item.name.ends_with(" v") && !item.name.ends_with(" momentum"))
+    std::string moment = item.name.substr(0, item.name.find(" of the tied copy"));
+    moment.erase(0, moment.rfind(' ') + 1);
+    if (item.category == Category::moments && moment != "m" && moment != "v" &&
+        moment != "momentum")
       return fmt::format("the host has no arithmetic for the optimizer's state '{}'", item.name);
   }
   return "";

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lang/ops/rule.hpp"
+#include "runtime/host/host_states.hpp"
 #include "runtime/host/op_call.hpp"
 #include "runtime/host/random.hpp"
 #include "tests/unit/program_builder.hpp"
@@ -24,15 +25,18 @@ class HostChain {
  public:
   HostChain(ProgramBuilder& builder, const ops::Variant& variant, std::int64_t seq = 6,
             std::int64_t mbs = 2)
-      : program_(builder.program),
-        shapes_(program_, builder.pool, 1, builder.pool.constant(1)),
-        env_(one_rank(seq, mbs)),
-        rank_(shapes_, env_, {}) {
-    for (const Op& op : program_.ops) rules_.push_back(ops::rule(shapes_, op, variant));
-    facts.flash = variant.attention != "unfused";
+      : HostChain(builder.program,
+                  ops::Shapes(builder.program, builder.pool, 1, builder.pool.constant(1)),
+                  one_rank(seq, mbs), variant) {
     facts.attention_dropout = variant.attention_dropout ? 0.3 : 0;
     facts.dropout = variant.dropout ? 0.3 : 0;
     facts.loss_scale = 0.25;
+  }
+  HostChain(const Program& program, const ops::Shapes& shapes, const Env& env,
+            const ops::Variant& variant)
+      : program_(program), shapes_(shapes), env_(env), rank_(shapes_, env_, {}) {
+    for (const Op& op : program_.ops) rules_.push_back(ops::rule(shapes_, op, variant));
+    facts.flash = variant.attention != "unfused";
     values_.resize(program_.values.size());
     for (ValueId v = 0; v < values_.size(); ++v)
       values_[v] = draw(static_cast<std::size_t>(rank_.values[v].count()), 100 + v);
@@ -40,6 +44,8 @@ class HostChain {
       weights_.push_back(draw(static_cast<std::size_t>(rank_.weights[w].count()), 900 + w));
     own_.resize(rules_.size());
   }
+
+  std::vector<double>& weight(WeightId w) { return weights_[w]; }
 
   runtime::host::RunFacts facts;
   std::set<std::string> also_saved;  ///< besides the sets
@@ -91,7 +97,8 @@ class HostChain {
         c.output = is_saved(o, names, op.output) ? values_[op.output].data() : nullptr;
         c.output_gradient = dvalues[op.output].data();
       }
-      for (const WeightId w : op.weights) c.weight_gradients.push_back(dweights[w].data());
+      for (const WeightId w : op.weights)
+        c.weight_gradients.push_back(dweights[runtime::host::stored_as(program_, w)].data());
       // An experts op's routes are wanted first by the op that ends it.
       const OpId whose = op.kind == OpKind::combine ? program_.values[op.inputs[0]].experts : o;
       const auto saved_at = sets.find(whose);
@@ -175,7 +182,12 @@ class HostChain {
     c.facts = &facts;
     c.op = o;
     const Op& op = program_.ops[o];
-    for (const WeightId w : op.weights) c.weights.push_back(weights_[w].data());
+    for (const WeightId w : op.weights)
+      c.weights.push_back(weights_[runtime::host::stored_as(program_, w)].data());
+    if (!op.weights.empty()) {
+      const WeightId owner = runtime::host::stored_as(program_, op.weights[0]);
+      c.transposed = program_.weights[owner].role == Role::embedding && op.kind == OpKind::linear;
+    }
     OpId experts = op.experts;
     if (op.kind == OpKind::experts) experts = o;
     if (op.kind == OpKind::combine) experts = program_.values[op.inputs[0]].experts;
