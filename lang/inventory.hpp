@@ -90,6 +90,8 @@ enum class TensorRole : std::uint8_t {
   value,      ///< `value`, as the program's ops make it
   gradient,   ///< the gradient of `value`; a residual + hands it on to both its inputs
   partial,    ///< a further gradient of `value`, to be added to the first (or to the stage's)
+  successor,  ///< a further gradient of `value`: the first, which is still another value's too, is
+              ///< added to it, and it is the gradient from then on
   saved,      ///< what `op` keeps under the name `part`: its own, or a copy of `value` in `dtype`
   temporary,  ///< `part` of `op`, while it runs
   item,       ///< a framework's line item, of `op` or (kNone) of the segment

@@ -309,6 +309,7 @@ class TraceBuilder {
                    TensorRole role = TensorRole::gradient);
   void bind(ValueId v, int tensor);
   void unbind(ValueId v);
+  bool is_gradient_of_others(ValueId v, const Op& running) const;
   void recompute_dropped(unsigned i);
   void emit_backward_op(unsigned i);
   void free_saved_by(unsigned i);
@@ -335,6 +336,7 @@ class TraceBuilder {
   std::map<unsigned, std::vector<int>> held_until_;
   std::unordered_map<ValueId, int> gradient_, made_by_group_;
   std::unordered_map<int, int> references_;
+  std::vector<std::pair<ValueId, int>> successors_;  ///< of the running op: value, tensor
 };
 
 }  // namespace plimsoll

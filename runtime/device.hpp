@@ -69,6 +69,9 @@ class Frame {
   virtual TensorId gradient(ValueId v) const = 0;
   /// A second gradient of \a v that the running op makes; it is to be added to gradient(v).
   virtual TensorId partial(ValueId v) const = 0;
+  /// Does partial(v) take gradient(v)'s place? Then that is added to it, and not the reverse: it is
+  /// still another value's gradient.
+  virtual bool succeeds(ValueId v) const = 0;
   /// What \a op keeps of its own as \a part ("lse", "stats").
   virtual TensorId saved(OpId op, std::string_view part) const = 0;
   /// What is kept of \a v in another dtype than its own (the input in fp32), for whichever ops.

@@ -13,11 +13,16 @@ namespace plimsoll::runtime {
 
 namespace {
 
+/// Of a value, for as long as it lives.
+bool is_gradient(TensorRole role) {
+  return role == TensorRole::gradient || role == TensorRole::successor;
+}
+
 /// May a tensor of this kind live on in the next segment?
 bool is_handed_on(const TensorInfo& info) {
   if (info.kind == TensorInfo::neighbour) return true;
   const TensorRole role = info.tensor->role;
-  return role == TensorRole::value || role == TensorRole::gradient || role == TensorRole::item;
+  return role == TensorRole::value || is_gradient(role) || role == TensorRole::item;
 }
 
 bool is_row(const TensorInfo& info) {
@@ -70,7 +75,9 @@ bool Executor::take_over(TensorId& place, const TensorInfo& info) {
     if (h.taken || h.info.bytes != info.bytes || h.info.stream != info.stream) continue;
     const bool row = is_row(info);
     if (row != is_row(h.info)) continue;
-    if (row ? h.info.row != info.row : h.info.tensor->role != info.tensor->role) continue;
+    if (row ? h.info.row != info.row
+            : is_gradient(h.info.tensor->role) != is_gradient(info.tensor->role))
+      continue;
     if (!row && h.info.value != info.value &&
         std::find(h.also.begin(), h.also.end(), info.value) == h.also.end())
       continue;
@@ -134,7 +141,7 @@ void Executor::fill_copies(const PlannedChunk& chunk, std::size_t index, MicroBa
     }
     if (role != TensorRole::gradient) continue;
     for (const Handed& h : handed_)
-      if (h.taken && !is_row(h.info) && h.info.tensor->role == role &&
+      if (h.taken && !is_row(h.info) && is_gradient(h.info.tensor->role) &&
           (h.info.value == v || std::find(h.also.begin(), h.also.end(), v) != h.also.end()))
         device_.copy(h.tensor, to);
   }
@@ -156,7 +163,7 @@ void Executor::play(const PlannedSegment& s, SegmentFrame& frame) {
         frame.bind(s.values[event.index], tensor);
     } else if (tensor != kNoTensor) {
       if (!backward() && !s.early_frees.empty()) announce_early_free(e, frame);
-      if (s.trace->tensors[event.index].role == TensorRole::gradient) frame.unbind(tensor);
+      if (is_gradient(s.trace->tensors[event.index].role)) frame.unbind(tensor);
       const TensorId freed = tensor;
       tensor = kNoTensor;
       device_.free(freed);
@@ -190,6 +197,14 @@ void Executor::run(const TraceEvent& event, SegmentFrame& frame) {
     }
   }
   device_.run({at_, gradient, &frame});
+  if (gradient)
+    for (const ValueId input : op.inputs) {
+      const ValueId v = flow.storage[input];
+      if (!frame.succeeds(v)) continue;
+      const TensorId successor = frame.partial(v);
+      frame.unbind_value(v);
+      frame.bind(v, successor);
+    }
   at_.recomputing = false;
 }
 
@@ -214,7 +229,7 @@ void Executor::end_pass(const PlannedChunk& chunk, std::size_t index, SegmentFra
     frame.tensors[t] = kNoTensor;
     const TensorInfo info = tensor_info(s, t);
     std::vector<ValueId> also;
-    if (info.tensor->role == TensorRole::gradient) {
+    if (is_gradient(info.tensor->role)) {
       also = frame.others_bound(tensor, info.value);
       frame.unbind(tensor);
     }

@@ -40,7 +40,19 @@ TensorId Executor::SegmentFrame::gradient(ValueId v) const {
 }
 
 TensorId Executor::SegmentFrame::partial(ValueId v) const {
-  return find(TensorRole::partial, [&](std::size_t t) { return planned_->values[t] == v; });
+  const TensorId added =
+      find(TensorRole::partial, [&](std::size_t t) { return planned_->values[t] == v; });
+  if (added != kNoTensor) return added;
+  // One that has taken its place is the gradient itself.
+  return find(TensorRole::successor, [&](std::size_t t) {
+    return planned_->values[t] == v && tensors[t] != gradient(v);
+  });
+}
+
+bool Executor::SegmentFrame::succeeds(ValueId v) const {
+  const TensorId added = partial(v);
+  return added != kNoTensor &&
+         added == find(TensorRole::successor, [&](std::size_t t) { return tensors[t] == added; });
 }
 
 TensorId Executor::SegmentFrame::saved(OpId op, std::string_view part) const {
@@ -74,6 +86,10 @@ void Executor::SegmentFrame::bind(ValueId v, TensorId tensor) {
 
 void Executor::SegmentFrame::unbind(TensorId tensor) {
   std::erase_if(gradients_, [&](const auto& bound) { return bound.second == tensor; });
+}
+
+void Executor::SegmentFrame::unbind_value(ValueId v) {
+  std::erase_if(gradients_, [&](const auto& bound) { return bound.first == v; });
 }
 
 bool Executor::SegmentFrame::is_bound(ValueId v) const {

@@ -20,6 +20,7 @@ class Executor::SegmentFrame final : public Frame {
   TensorId value(ValueId) const override;
   TensorId gradient(ValueId) const override;
   TensorId partial(ValueId) const override;
+  bool succeeds(ValueId) const override;
   TensorId saved(OpId, std::string_view part) const override;
   TensorId saved_copy(ValueId) const override;
   TensorId temporary(OpId, std::string_view part) const override;
@@ -29,6 +30,7 @@ class Executor::SegmentFrame final : public Frame {
   /// Gradients: one tensor may be that of several values.
   void bind(ValueId v, TensorId);
   void unbind(TensorId);
+  void unbind_value(ValueId);
   bool is_bound(ValueId) const;
   /// The values besides \a own that are bound to a tensor.
   std::vector<ValueId> others_bound(TensorId, ValueId own) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "lang/diagnostics.hpp"
 
@@ -225,9 +226,14 @@ void HostDevice::backward(const OpRun& r) {
   }
   for (const WeightId w : op.weights) c.weight_gradients.push_back(states_.gradient(w));
   run_backward(c);
-  for (const auto& [v, from] : partial) {
-    float* to = open_gradient(*r.frame, v, r.at.micro_batch);
-    for (std::int64_t i = 0; i < c.shapes->values[v].count(); ++i) to[i] += from[i];
+  for (const auto& [v, more] : partial) {
+    float* sum = open_gradient(*r.frame, v, r.at.micro_batch);
+    const float* from = more;
+    if (r.frame->succeeds(v)) {
+      tensors_.at(r.frame->partial(v)).written = true;
+      from = std::exchange(sum, more);
+    }
+    for (std::int64_t i = 0; i < c.shapes->values[v].count(); ++i) sum[i] += from[i];
   }
   if (op.kind == OpKind::experts) routing_.erase({r.at.micro_batch, r.op()});
   if (op.output != kNone) loose_.erase({r.at.micro_batch, storage(op.output), true});

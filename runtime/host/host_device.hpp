@@ -38,6 +38,8 @@ class HostDevice final : public Device {
   void start() { states_.start(); }
   /// After a step.
   void end_step(int step) { states_.publish_parameters(step); }
+  /// A tensor's memory, for tests.
+  float* data(TensorId id) { return floats(id); }
   double loss() const { return loss_; }  ///< this rank's part of the step's
   DryDevice& counted() { return counted_; }
   const Allocator& allocator() const { return allocator_; }
