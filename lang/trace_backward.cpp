@@ -41,11 +41,12 @@ void TraceBuilder::unbind(ValueId v) {
   gradient_.erase(at);
 }
 
-/// Is the gradient of \a v also that of a value whose producer has not read it yet? A residual hands
-/// its gradient on to both its inputs; adding to it for one would spoil the other's.
+/// Is the gradient of \a v also that of a value whose producer has not read it yet? A residual
+/// hands its gradient on to both its inputs; adding to it for one would spoil the other's.
 bool TraceBuilder::is_gradient_of_others(ValueId v, const Op& running) const {
   const int tensor = gradient_.at(v);
-  const auto out = running.output == kNone ? gradient_.end() : gradient_.find(storage(running.output));
+  const auto out =
+      running.output == kNone ? gradient_.end() : gradient_.find(storage(running.output));
   const bool of_output = out != gradient_.end() && out->second == tensor;
   return references_.at(tensor) > (of_output ? 2 : 1);
 }
@@ -111,8 +112,7 @@ void TraceBuilder::make_input_gradients(unsigned i, std::vector<int>& temporarie
     if (shared(v)) {  // added to the gradient that the stage holds
       temporaries.push_back(new_gradient(v, of, o.span, TensorRole::partial));
     } else if (spoils) {
-      successors_.emplace_back(
-          v, new_gradient(v, of + " (to add)", o.span, TensorRole::successor));
+      successors_.emplace_back(v, new_gradient(v, of + " (to add)", o.span, TensorRole::successor));
     } else if (o.kind == OpKind::add) {
       const auto out = gradient_.find(storage(o.output));
       if (!gradient_.count(v) && out != gradient_.end()) bind(v, out->second);

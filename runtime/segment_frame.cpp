@@ -44,9 +44,8 @@ TensorId Executor::SegmentFrame::partial(ValueId v) const {
       find(TensorRole::partial, [&](std::size_t t) { return planned_->values[t] == v; });
   if (added != kNoTensor) return added;
   // One that has taken its place is the gradient itself.
-  return find(TensorRole::successor, [&](std::size_t t) {
-    return planned_->values[t] == v && tensors[t] != gradient(v);
-  });
+  return find(TensorRole::successor,
+              [&](std::size_t t) { return planned_->values[t] == v && tensors[t] != gradient(v); });
 }
 
 bool Executor::SegmentFrame::succeeds(ValueId v) const {

@@ -67,7 +67,7 @@ void HostDevice::shrink(TensorId id, std::int64_t bytes) {
 void HostDevice::hand_on(TensorId id, const TensorInfo& info) { counted_.hand_on(id, info); }
 
 void HostDevice::copy(TensorId from, TensorId to) {
-  const Tensor &a = tensors_.at(from);
+  const Tensor& a = tensors_.at(from);
   Tensor& b = tensors_.at(to);
   PLIMSOLL_ASSERT(a.bytes == b.bytes);
   std::memcpy(b.at, a.at, static_cast<std::size_t>(a.bytes));
@@ -81,8 +81,7 @@ float* HostDevice::floats(TensorId id) {
 /// Scratch for a value that the run has no tensor for.
 float* HostDevice::loose(std::int64_t micro_batch, ValueId v, bool gradient) {
   const auto [at, is_new] = loose_.try_emplace({micro_batch, v, gradient});
-  if (is_new)
-    at->second.resize(static_cast<std::size_t>(world_.shapes(rank_).values[v].count()));
+  if (is_new) at->second.resize(static_cast<std::size_t>(world_.shapes(rank_).values[v].count()));
   return at->second.data();
 }
 
@@ -156,8 +155,8 @@ void HostDevice::forward(const OpRun& r) {
   for (const ValueId v : op.inputs) {
     c.inputs.push_back(value(r, v, false));
     if (!c.inputs.back())
-      throw InternalError(fmt::format("forward of {} reads a value that is not there",
-                                      plimsoll::name(op.kind)));
+      throw InternalError(
+          fmt::format("forward of {} reads a value that is not there", plimsoll::name(op.kind)));
   }
   if (op.output != kNone) c.output = value(r, op.output, true);
   run_forward(c);
@@ -168,8 +167,7 @@ void HostDevice::forward(const OpRun& r) {
     const OpId experts = routed_by(op, r.op());
     std::erase_if(loose_, [&](const auto& l) {
       const auto& [micro_batch, v, gradient] = l.first;
-      return micro_batch == r.at.micro_batch &&
-             plan_.problem.program->values[v].experts == experts;
+      return micro_batch == r.at.micro_batch && plan_.problem.program->values[v].experts == experts;
     });
   }
   for (const ValueId v : op.inputs)
@@ -259,8 +257,8 @@ void HostDevice::transfer(const Transfer& t) {
   for (const ValueId v : t.values) {
     const std::int64_t tag = (t.at.micro_batch * 2 + gradients) << 32 | v;
     if (t.sends) {
-      const float* from = gradients ? open_gradient(*t.frame, v, t.at.micro_batch)
-                                    : floats(t.frame->value(v));
+      const float* from =
+          gradients ? open_gradient(*t.frame, v, t.at.micro_batch) : floats(t.frame->value(v));
       PLIMSOLL_ASSERT(from != nullptr);
       const auto* bytes = reinterpret_cast<const std::byte*>(from);  // NOLINT
       const std::int64_t size = world_.shapes(rank_).values[v].count() * 4;
@@ -268,8 +266,8 @@ void HostDevice::transfer(const Transfer& t) {
       continue;
     }
     const std::vector<std::byte> letter = world_.post.receive(other, static_cast<int>(rank_), tag);
-    float* to = gradients ? open_gradient(*t.frame, v, t.at.micro_batch)
-                          : floats(t.frame->value(v));
+    float* to =
+        gradients ? open_gradient(*t.frame, v, t.at.micro_batch) : floats(t.frame->value(v));
     PLIMSOLL_ASSERT(to != nullptr);
     std::memcpy(to, letter.data(), letter.size());
   }

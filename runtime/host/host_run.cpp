@@ -20,9 +20,9 @@ std::string why_not_on_host(const Problem& p, const Layout& l) {
   bool frozen = false;
   for (const Op& op : p.program->ops) {
     if (op.kind == OpKind::mamba2 || op.kind == OpKind::relative_bias || op.inputs.size() > 3)
-      return fmt::format("the host does not compute {} yet",
-                         op.inputs.size() > 3 ? "attention with a tensor of biases"
-                                              : plimsoll::name(op.kind));
+      return fmt::format(
+          "the host does not compute {} yet",
+          op.inputs.size() > 3 ? "attention with a tensor of biases" : plimsoll::name(op.kind));
     if (op.kind == OpKind::experts && !op.capacity.is_zero())
       return "the host does not drop tokens: experts with a capacity";
     if (op.kind == OpKind::merge && (l.cp > 1 || l.sp))
@@ -67,8 +67,7 @@ void note_failure(Outcome& outcome, std::int64_t rank, const OutOfMemory& e, con
                   const CategoryBytes& live) {
   const std::lock_guard lock(outcome.mutex);
   if (!outcome.run.failure)
-    outcome.run.failure =
-        HostFailure{rank, e.tensor, e.info.bytes, at, e.live, e.reserved, live};
+    outcome.run.failure = HostFailure{rank, e.tensor, e.info.bytes, at, e.live, e.reserved, live};
 }
 
 void run_rank(HostWorld& world, std::int64_t rank, Outcome& outcome) {

@@ -23,9 +23,9 @@ struct HostFailure {
 };
 
 struct HostRankResult {
-  LivePeak peak;                 ///< of all moments of all steps
-  AllocatorStats allocator;      ///< before everything was freed
-  std::int64_t left = 0;         ///< tensors that nobody freed: 0, or it is a bug
+  LivePeak peak;             ///< of all moments of all steps
+  AllocatorStats allocator;  ///< before everything was freed
+  std::int64_t left = 0;     ///< tensors that nobody freed: 0, or it is a bug
 };
 
 struct HostRun {

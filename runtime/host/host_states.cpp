@@ -71,14 +71,13 @@ HostStates::HostStates(HostWorld& world, std::int64_t rank)
     for (Entry& e : f.entries) e.tied_across = ties_.count(e.weight) > 0;
 }
 
-/// A weight of this stage; a copy where the owner is on another one, one for all who are tied to it.
+/// A weight of this stage; a copy where the owner is on another one, one for all who are tied to
+/// it.
 void HostStates::add_entry(WeightId w, std::uint32_t segment) {
   const Program& p = *world_.problem.program;
   const WeightId owner = stored_as(p, w);
   if (entry_of_.count(owner)) return;
-  const FamilyKind kind = w != owner                            ? tied
-                          : p.weights[owner].experts != kNone ? experts
-                                                              : dense;
+  const FamilyKind kind = w != owner ? tied : p.weights[owner].experts != kNone ? experts : dense;
   Family& f = families_[kind];
   Entry e;
   e.weight = owner;

@@ -90,8 +90,8 @@ void HostStates::clip(int step) {
     for (Entry& e : f.entries)
       if (e.trained >= 0 && (world_.layout.zero < 2 || e.tied_across)) add_to_share(f, e);
     if (world_.layout.zero >= 2) write(f, "gradients", f.share);
-    const double holders = static_cast<double>(f.replicas.size()) /
-                           (world_.layout.zero >= 1 ? f.shard.size() : 1);
+    const double holders =
+        static_cast<double>(f.replicas.size()) / (world_.layout.zero >= 1 ? f.shard.size() : 1);
     for (const Entry& e : f.entries) {
       if (e.trained < 0) continue;
       for (std::int64_t i = std::max(e.trained, range.first);
@@ -115,8 +115,8 @@ void HostStates::clip(int step) {
     for (float& g : f.share) g *= static_cast<float>(limit / norm);
 }
 
-/// Adam with decoupled decay (Loshchilov and Hutter 2019) where there are m and v, else descent with
-/// momentum where there is one.
+/// Adam with decoupled decay (Loshchilov and Hutter 2019) where there are m and v, else descent
+/// with momentum where there is one.
 void HostStates::step(Family& f, int step) {
   const HostOptions& o = world_.options;
   const Range range = mine(f, f.trained, 1);

@@ -38,9 +38,9 @@ HostWorld::HostWorld(const Problem& p, const Layout& l, const HostOptions& o)
   for (std::int64_t rank = 0; rank < rank_count(l); ++rank) {
     plans_.push_back(std::make_unique<StagePlan>(p, l, rank));
     const RankPlace place = place_of(l, rank);
-    shapes_.push_back(std::make_unique<RankShapes>(
-        whole, environment(p, l, place.stage),
-        TensorRank{place.tp, place.cp, place.ep, place.etp}));
+    shapes_.push_back(
+        std::make_unique<RankShapes>(whole, environment(p, l, place.stage),
+                                     TensorRank{place.tp, place.cp, place.ep, place.etp}));
     // Meetings are made here, so that ranks only look them up.
     groups(rank);
     expert_shard(rank);

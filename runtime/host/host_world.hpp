@@ -20,11 +20,11 @@ struct HostOptions {
   int steps = 2;
   std::uint64_t seed = 1;  ///< of weights, text and dropout
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
-  double clip_norm = 0;         ///< largest norm of all gradients together; 0: not clipped
+  double clip_norm = 0;          ///< largest norm of all gradients together; 0: not clipped
   bool balanced_routing = true;  ///< experts by turns, see ops_experts.cpp
-  bool ring = true;             ///< context parallelism passes keys and values around
-  bool same_text = false;       ///< every step reads the first step's text
-  bool keep_tensors = false;    ///< HostRun::gradients and parameters are wanted
+  bool ring = true;              ///< context parallelism passes keys and values around
+  bool same_text = false;        ///< every step reads the first step's text
+  bool keep_tensors = false;     ///< HostRun::gradients and parameters are wanted
   AllocatorOptions allocator;
   std::int64_t capacity = CountingBacking::kNoLimit;  ///< bytes that a rank's allocator can have
 };
@@ -34,8 +34,8 @@ using WholeTensors = std::vector<std::vector<float>>;
 
 class HostWorld {
  public:
-  /// \a problem and \a layout outlive it. Throws InternalError where the job asks for arithmetic that
-  /// the host does not do.
+  /// \a problem and \a layout outlive it. Throws InternalError where the job asks for arithmetic
+  /// that the host does not do.
   HostWorld(const Problem& problem, const Layout& layout, const HostOptions&);
 
   const Problem& problem;

@@ -271,7 +271,8 @@ NormShape norm_shape(const OpCall<T>& c) {
   if (v.divided && op.groups == 1) {
     const bool inside = c.shapes->program->values[op.inputs[0]].experts != kNone;
     const Group group = inside ? c.groups->etp : c.groups->tp;
-    // Of a head that several ranks have, each has a part of the gradient and counts in the sums once.
+    // Of a head that several ranks have, each has a part of the gradient and counts in the sums
+    // once.
     const std::int64_t units = c.shapes->program->values[op.inputs[0]].units;
     const double copies = units > 0 && units < group.size() ? double(group.size()) / units : 1;
     s.sum = [group, copies](double* data, std::int64_t count) {

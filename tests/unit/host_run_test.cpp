@@ -2,13 +2,14 @@
 // Copyright The Plimsoll Authors
 
 // The split is right: a sharded run's loss, gradients and parameters are those of one rank, from
-// nothing but what was declared saved, in memory that is spoilt where it is not written; and the most
-// that a rank holds is what its bill says.
+// nothing but what was declared saved, in memory that is spoilt where it is not written; and the
+// most that a rank holds is what its bill says.
+
+#include "runtime/host/host_run.hpp"
 
 #include <cmath>
 
 #include "runtime/host/host_device.hpp"
-#include "runtime/host/host_run.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/host_chain.hpp"
 #include "tests/unit/priced.hpp"
@@ -58,9 +59,9 @@ HostOptions options() {
   HostOptions o;
   o.keep_tensors = true;
   o.learning_rate = kLearningRate;
-  // Rounding in fp32 is some 1e-7 of the largest gradients, which are about 0.3 here. Where a gradient
-  // is near 0, Adam's step changes by up to rounding / epsilon of the learning rate, so that a
-  // thousandth asks for an epsilon above 3e-5.
+  // Rounding in fp32 is some 1e-7 of the largest gradients, which are about 0.3 here. Where a
+  // gradient is near 0, Adam's step changes by up to rounding / epsilon of the learning rate, so
+  // that a thousandth asks for an epsilon above 3e-5.
   o.epsilon = 1e-4;
   return o;
 }
@@ -78,15 +79,16 @@ void check_equal(const Priced& p, const HostRun& expected, const HostRun& found)
     CHECK(found.losses[step] == Approx(expected.losses[step]).epsilon(kTolerance));
   for (std::size_t step = 0; step < found.gradients.size(); ++step) {
     double off = 0, moved = 0, largest = 0;
-    for (const auto& gradient : expected.gradients[step]) largest = std::max(largest, norm(gradient));
+    for (const auto& gradient : expected.gradients[step])
+      largest = std::max(largest, norm(gradient));
     std::string worst_gradient, worst_parameter;
     for (WeightId w = 0; w < p.problem->program->weights.size(); ++w) {
       const Weight& weight = p.problem->program->weights[w];
       if (weight.tied_to != kNone) continue;
       const std::string what = fmt::format("weight {} '{}', {}", w, weight.name, name(weight.role));
       const auto& right = expected.gradients[step][w];
-      // A bias of keys shifts all of a query's scores alike: its gradient is 0 but for rounding, and
-      // Adam makes steps of what rounding left.
+      // A bias of keys shifts all of a query's scores alike: its gradient is 0 but for rounding,
+      // and Adam makes steps of what rounding left.
       if (norm(right) <= kRounding * largest) {
         CHECK(norm(found.gradients[step][w]) <= kRounding * largest);
         CHECK(weight.role == Role::bias);
@@ -97,8 +99,7 @@ void check_equal(const Priced& p, const HostRun& expected, const HostRun& found)
       if (!(error <= off)) worst_gradient = what;  // a NaN is worst of all
       if (!(error <= off)) off = error;
       for (std::size_t i = 0; i < right.size(); ++i) {
-        const double by =
-            std::abs(found.parameters[step][w][i] - expected.parameters[step][w][i]);
+        const double by = std::abs(found.parameters[step][w][i] - expected.parameters[step][w][i]);
         if (!(by <= moved)) worst_parameter = what;
         if (!(by <= moved)) moved = by;
       }
@@ -114,8 +115,8 @@ void check_equal(const Priced& p, const HostRun& expected, const HostRun& found)
 void check_memory(const Priced& p, const HostRun& found) {
   CHECK_FALSE(found.failure);
   for (std::size_t rank = 0; rank < found.ranks.size(); ++rank) {
-    const auto stage = static_cast<std::size_t>(
-        place_of(p.layout, static_cast<std::int64_t>(rank)).stage);
+    const auto stage =
+        static_cast<std::size_t>(place_of(p.layout, static_cast<std::int64_t>(rank)).stage);
     INFO("rank " << rank << ", stage " << stage);
     CHECK(Int128{found.ranks[rank].peak.bytes} == p.bill.stages[stage].live_bytes);
     CHECK(found.ranks[rank].left == 0);
@@ -138,11 +139,10 @@ void check_chain_rule(const Case& c, const std::string& recompute = "") {
   variant.dropout = !job.dropout.is_zero();
   variant.attention_dropout = !job.attention_dropout.is_zero();
   const Program& program = *problem.program;
-  testing::HostChain chain(
-      program,
-      ops::Shapes(program, p.module->pool(), problem.inventory.facts.imbalance,
-                  problem.inventory.facts.vocab_multiple),
-      environment(problem, p.layout, 0), variant);
+  testing::HostChain chain(program,
+                           ops::Shapes(program, p.module->pool(), problem.inventory.facts.imbalance,
+                                       problem.inventory.facts.vocab_multiple),
+                           environment(problem, p.layout, 0), variant);
   chain.facts.dropout = job.dropout.to_double();
   chain.facts.attention_dropout = job.attention_dropout.to_double();
   chain.facts.loss_scale = 1.0 / (c.batch * c.seq);
@@ -153,7 +153,8 @@ void check_chain_rule(const Case& c, const std::string& recompute = "") {
   const auto expected = chain.gradients({});
   double off = 0, largest = 0;
   std::string worst;
-  for (const auto& gradient : expected) largest = std::max(largest, testing::HostChain::norm(gradient));
+  for (const auto& gradient : expected)
+    largest = std::max(largest, testing::HostChain::norm(gradient));
   const std::size_t inputs = expected.size() - program.weights.size();
   for (WeightId w = 0; w < program.weights.size(); ++w) {
     if (program.weights[w].tied_to != kNone) continue;
@@ -162,7 +163,8 @@ void check_chain_rule(const Case& c, const std::string& recompute = "") {
     REQUIRE(difference.size() == right.size());
     for (std::size_t i = 0; i < right.size(); ++i) difference[i] -= right[i];
     const double whole = testing::HostChain::norm(right);
-    const double error = testing::HostChain::norm(difference) / std::max(whole, kRounding * largest);
+    const double error =
+        testing::HostChain::norm(difference) / std::max(whole, kRounding * largest);
     if (whole > kRounding * largest && !(error <= off)) {
       off = error;
       worst = fmt::format("weight {} '{}', {}", w, program.weights[w].name,
@@ -181,7 +183,8 @@ void check_layouts(const Case& c, const std::vector<std::pair<int, std::string>>
   check_memory(one, expected);
   CHECK(expected.losses.front() > 0);
   for (WeightId w = 0; w < one.problem->program->weights.size(); ++w)
-    if (one.problem->program->weights[w].tied_to == kNone) CHECK(norm(expected.gradients[0][w]) > 0);
+    if (one.problem->program->weights[w].tied_to == kNone)
+      CHECK(norm(expected.gradients[0][w]) > 0);
   for (const auto& [gpus, layout] : layouts) {
     INFO(gpus << " GPUs, " << layout);
     const Priced p = price(plan_text(c, gpus, layout));
@@ -206,18 +209,23 @@ TEST_CASE("host run: one rank computes something that is right", "[host]") {
 }
 
 TEST_CASE("host run: tensor parallelism, with and without sequence parallelism", "[host]") {
-  check_layouts(kLlama, {{2, "tp = 2"}, {2, "tp = 2  sp = true"}, {4, "tp = 4"},
-                         {4, "tp = 4  sp = true"}});
+  check_layouts(kLlama,
+                {{2, "tp = 2"}, {2, "tp = 2  sp = true"}, {4, "tp = 4"}, {4, "tp = 4  sp = true"}});
 }
 
 TEST_CASE("host run: pipelines", "[host]") {
-  check_layouts(kLlama, {{2, "pp = 2"}, {4, "pp = 4"}, {2, "pp = 2  vpp = 2"},
-                         {2, "pp = 2  schedule = gpipe"}});
+  check_layouts(
+      kLlama,
+      {{2, "pp = 2"}, {4, "pp = 4"}, {2, "pp = 2  vpp = 2"}, {2, "pp = 2  schedule = gpipe"}});
 }
 
 TEST_CASE("host run: ZeRO", "[host]") {
-  check_layouts(kLlama, {{2, "zero = 0"}, {2, "zero = 1"}, {2, "zero = 2"}, {2, "zero = 3"},
-                         {4, "zero = 3"}, {4, "zero = 2  mbs = 2"}});
+  check_layouts(kLlama, {{2, "zero = 0"},
+                         {2, "zero = 1"},
+                         {2, "zero = 2"},
+                         {2, "zero = 3"},
+                         {4, "zero = 3"},
+                         {4, "zero = 2  mbs = 2"}});
 }
 
 TEST_CASE("host run: context parallelism", "[host]") {
@@ -234,37 +242,52 @@ TEST_CASE("host run: mixtures of everything on 8 ranks", "[host]") {
 }
 
 TEST_CASE("host run: experts", "[host]") {
-  const Case mixtral{"model tiny = decoder { layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  "
-                     "vocab = 32  experts = 4  top_k = 2  expert_ffn = 12 }",
-                     ""};
-  check_layouts(mixtral, {{2, "ep = 2"}, {4, "ep = 4  zero = 1"}, {2, "tp = 2  sp = true  etp = 2"},
+  const Case mixtral{
+      "model tiny = decoder { layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  "
+      "vocab = 32  experts = 4  top_k = 2  expert_ffn = 12 }",
+      ""};
+  check_layouts(mixtral, {{2, "ep = 2"},
+                          {4, "ep = 4  zero = 1"},
+                          {2, "tp = 2  sp = true  etp = 2"},
                           {4, "tp = 2  sp = true  etp = 1  ep = 2"},
-                          {4, "tp = 2  sp = true  etp = 2  ep = 2"}, {4, "ep = 2  zero = 3"},
+                          {4, "tp = 2  sp = true  etp = 2  ep = 2"},
+                          {4, "ep = 2  zero = 3"},
                           {8, "tp = 2  pp = 2  ep = 2  etp = 1  sp = true  zero = 2"},
-                          {2, "tp = 2  etp = 1"}, {4, "cp = 2  ep = 2"}});
-  const Case deepseek{"model tiny = decoder { layers = 3  hidden = 16  heads = 2  ffn = 24  vocab = 32  "
-                      "experts = 4  top_k = 1  expert_ffn = 12  shared = 8  first_dense = 1  score = "
-                      "sigmoid  kv_lora = 8  q_lora = 12  nope = 6  rope_dim = 4  v_dim = 8 }",
-                      ""};
-  check_layouts(deepseek, {{2, "ep = 2"}, {2, "tp = 2"}, {4, "tp = 2  sp = true  ep = 2  etp = 1"}});
+                          {2, "tp = 2  etp = 1"},
+                          {4, "cp = 2  ep = 2"}});
+  const Case deepseek{
+      "model tiny = decoder { layers = 3  hidden = 16  heads = 2  ffn = 24  vocab = 32  "
+      "experts = 4  top_k = 1  expert_ffn = 12  shared = 8  first_dense = 1  score = "
+      "sigmoid  kv_lora = 8  q_lora = 12  nope = 6  rope_dim = 4  v_dim = 8 }",
+      ""};
+  check_layouts(deepseek,
+                {{2, "ep = 2"}, {2, "tp = 2"}, {4, "tp = 2  sp = true  ep = 2  etp = 1"}});
 }
 
 TEST_CASE("host run: GPT with dropout, biases, tied head and positions", "[host]") {
   for (const char* attention : {"flash", "unfused"}) {
-    const Case gpt{"model tiny = gpt { layers = 4  hidden = 16  heads = 4  vocab = 30  positions = 16 }",
-                   fmt::format("dropout = 0.1  attention_dropout = 0.1  attention = {}", attention)};
-    check_layouts(gpt, {{2, "tp = 2"}, {2, "tp = 2  sp = true"}, {2, "pp = 2"}, {2, "cp = 2"},
-                        {2, "pp = 2  vpp = 2  zero = 0"}, {4, "pp = 2  zero = 2"}, {4, "pp = 4"},
+    const Case gpt{
+        "model tiny = gpt { layers = 4  hidden = 16  heads = 4  vocab = 30  positions = 16 }",
+        fmt::format("dropout = 0.1  attention_dropout = 0.1  attention = {}", attention)};
+    check_layouts(gpt, {{2, "tp = 2"},
+                        {2, "tp = 2  sp = true"},
+                        {2, "pp = 2"},
+                        {2, "cp = 2"},
+                        {2, "pp = 2  vpp = 2  zero = 0"},
+                        {4, "pp = 2  zero = 2"},
+                        {4, "pp = 4"},
                         {8, "tp = 2  pp = 2  sp = true  zero = 3"}});
   }
 }
 
 TEST_CASE("host run: decoders of every family", "[host]") {
-  const std::string base = "layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  vocab = 32  ";
+  const std::string base =
+      "layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  vocab = 32  ";
   for (const char* more :
        {"qk_norm = head  bias_qkv = true", "qk_norm = full", "norms = parallel",
         "norms = parallel2  norm = layernorm  kind = gelu  gated = false", "norms = post",
-        "norms = sandwich  plus_one = true  softcap = 5  final_softcap = 8  tied = true  kind = gelu",
+        "norms = sandwich  plus_one = true  softcap = 5  final_softcap = 8  tied = true  kind = "
+        "gelu",
         "window = 4  period = 2", "chunk = 8  nope_global = true  period = 2", "sinks = true",
         "position = alibi  embed_norm = true  norm = layernorm  bias_o = true  bias_mlp = true",
         "kind = squared_relu  gated = false", "kind = relu  gated = false  head_bias = true"}) {
@@ -279,7 +302,8 @@ TEST_CASE("host run: what is recomputed is what was", "[host]") {
     const Case gpt{"model tiny = gpt { layers = 4  hidden = 16  heads = 4  vocab = 32 }", job};
     check_chain_rule(gpt, "recompute = full");
     check_chain_rule(gpt, "recompute = selective");
-    check_layouts(gpt, {{1, "recompute = full"}, {1, "recompute = selective"},
+    check_layouts(gpt, {{1, "recompute = full"},
+                        {1, "recompute = selective"},
                         {4, "tp = 2  pp = 2  sp = true  recompute = full"},
                         {2, "tp = 2  recompute = selective"},
                         {2, "pp = 2  recompute = full  recompute_layers = [1, 2]"}});
@@ -302,7 +326,8 @@ TEST_CASE("host run: the loss falls over 50 steps of a sharded layout", "[host]"
 TEST_CASE("host run: want of memory in mid-step is told, and nothing is left over", "[host]") {
   const Case c{"model tiny = llama { layers = 2  hidden = 64  heads = 4  ffn = 128  vocab = 4096 }",
                "", 8, 32};
-  for (const auto& [gpus, layout] : {std::pair{1, "mbs = 4"}, std::pair{4, "tp = 2  pp = 2  mbs = 4"}}) {
+  for (const auto& [gpus, layout] :
+       {std::pair{1, "mbs = 4"}, std::pair{4, "tp = 2  pp = 2  mbs = 4"}}) {
     INFO(layout);
     const Priced p = price(plan_text(c, gpus, layout));
     const HostRun whole = run(p, {});
