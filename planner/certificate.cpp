@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "planner/certificate.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "lang/diagnostics.hpp"
+#include "planner/smt.hpp"
+
+namespace plimsoll {
+
+namespace {
+
+using smt::Answer;
+using smt::Term;
+
+constexpr std::size_t kFree = ~std::size_t{0};
+
+/// A rule as a table over the indices of its variables' values.
+struct Table {
+  std::vector<std::size_t> over, sizes;
+  std::vector<char> allowed;  ///< mixed radix, the first variable outermost
+
+  std::size_t at(const std::vector<std::size_t>& chosen) const {
+    std::size_t index = 0;
+    for (std::size_t k = 0; k < over.size(); ++k) index = index * sizes[k] + chosen[over[k]];
+    return index;
+  }
+};
+
+/// The whole space in tables: what a variable follows from is a rule too.
+class Tables {
+ public:
+  explicit Tables(const Space& space) : space_(space), last_(space.variables.size()) {
+    for (std::size_t v = 0; v < space.variables.size(); ++v) {
+      const SpaceVariable& variable = space.variables[v];
+      if (!variable.follows) continue;
+      std::vector<std::size_t> over = variable.from;
+      over.push_back(v);
+      add(std::move(over), [&](SpaceValues values) {
+        const std::optional<std::int64_t> is = variable.follows(values.first(values.size() - 1));
+        return is && *is == values.back();
+      });
+    }
+    for (const SpaceRule& rule : space.rules) add(rule.over, rule.holds);
+  }
+
+  const std::vector<Table>& all() const { return tables_; }
+  bool allowed(const std::vector<std::size_t>& chosen) const {
+    return std::all_of(tables_.begin(), tables_.end(),
+                       [&](const Table& t) { return t.allowed[t.at(chosen)] != 0; });
+  }
+  /// Calls \a each with every allowed point that has the chosen indices of \a cube (kFree: any).
+  /// False where \a each ended it.
+  bool walk(const std::vector<std::size_t>& cube,
+            const std::function<bool(const std::vector<std::size_t>&)>& each) const {
+    std::vector<std::size_t> chosen(cube.size());
+    return walk(cube, each, 0, chosen);
+  }
+
+ private:
+  void add(std::vector<std::size_t> over, const std::function<bool(SpaceValues)>& holds) {
+    Table t;
+    t.over = std::move(over);
+    std::size_t size = 1, latest = 0;
+    for (const std::size_t v : t.over) {
+      t.sizes.push_back(space_.variables[v].values.size());
+      size *= t.sizes.back();
+      latest = std::max(latest, v);
+    }
+    t.allowed.resize(size);
+    SpacePoint values(t.over.size());
+    for (std::size_t i = 0; i < size; ++i) {
+      std::size_t rest = i;
+      for (std::size_t k = t.over.size(); k-- > 0; rest /= t.sizes[k])
+        values[k] = space_.variables[t.over[k]].values[rest % t.sizes[k]];
+      t.allowed[i] = holds(values) ? 1 : 0;
+    }
+    last_[latest].push_back(tables_.size());
+    tables_.push_back(std::move(t));
+  }
+
+  bool walk(const std::vector<std::size_t>& cube,
+            const std::function<bool(const std::vector<std::size_t>&)>& each, std::size_t depth,
+            std::vector<std::size_t>& chosen) const {
+    if (depth == cube.size()) return each(chosen);
+    const std::size_t size = space_.variables[depth].values.size();
+    const std::size_t first = cube[depth] == kFree ? 0 : cube[depth];
+    const std::size_t end = cube[depth] == kFree ? size : first + 1;
+    for (chosen[depth] = first; chosen[depth] < end; ++chosen[depth]) {
+      const bool here = std::all_of(last_[depth].begin(), last_[depth].end(), [&](std::size_t t) {
+        return tables_[t].allowed[tables_[t].at(chosen)] != 0;
+      });
+      if (here && !walk(cube, each, depth + 1, chosen)) return false;
+    }
+    return true;
+  }
+
+  const Space& space_;
+  std::vector<Table> tables_;
+  std::vector<std::vector<std::size_t>> last_;  ///< tables by their latest variable
+};
+
+/// The tables as clauses over one Boolean a value.
+class Master {
+ public:
+  Master(const Space& space, const Tables& tables) {
+    for (const SpaceVariable& v : space.variables) {
+      std::vector<Term> is;
+      for (const std::int64_t value : v.values)
+        is.push_back(solver_.boolean(fmt::format("{}={}", v.name, value)));
+      solver_.require(solver_.exactly_one(is));
+      ++clauses_;
+      is_.push_back(std::move(is));
+    }
+    for (const Table& t : tables.all()) {
+      std::vector<Term> literals;
+      if (forbid(t, 0, 0, literals)) add({});
+    }
+  }
+
+  smt::Solver& solver() { return solver_; }
+  std::int64_t clauses() const { return clauses_; }
+  Term is(std::size_t variable, std::size_t index) const { return is_[variable][index]; }
+  void exclude(const std::vector<std::size_t>& cube) {
+    std::vector<Term> literals;
+    for (std::size_t v = 0; v < cube.size(); ++v)
+      if (cube[v] != kFree) literals.push_back(solver_.negate(is_[v][cube[v]]));
+    solver_.clause(literals);
+  }
+  std::vector<std::size_t> model() {
+    std::vector<std::size_t> out;
+    for (const std::vector<Term>& is : is_) {
+      std::size_t i = 0;
+      while (i < is.size() && !solver_.holds(is[i])) ++i;
+      PLIMSOLL_ASSERT(i < is.size());
+      out.push_back(i);
+    }
+    return out;
+  }
+
+ private:
+  void add(const std::vector<Term>& clause) {
+    solver_.clause(clause);
+    ++clauses_;
+  }
+  /// Clauses for what a table forbids once its first variables have the values that index \a at
+  /// says (\a literals: that they have not). True, and no clause, where that is everything.
+  bool forbid(const Table& t, std::size_t depth, std::size_t at, std::vector<Term>& literals) {
+    if (depth == t.over.size()) return t.allowed[at] == 0;
+    std::vector<std::size_t> whole;
+    for (std::size_t i = 0; i < t.sizes[depth]; ++i) {
+      literals.push_back(solver_.negate(is_[t.over[depth]][i]));
+      if (forbid(t, depth + 1, at * t.sizes[depth] + i, literals)) whole.push_back(i);
+      literals.pop_back();
+    }
+    if (whole.size() == t.sizes[depth]) return true;
+    // Of the last variable, what remains is said at once: "or one of the others".
+    if (depth + 1 == t.over.size() && 2 * whole.size() > t.sizes[depth]) {
+      std::vector<Term> clause = literals;
+      for (std::size_t i = 0; i < t.sizes[depth]; ++i)
+        if (!std::binary_search(whole.begin(), whole.end(), i))
+          clause.push_back(is_[t.over[depth]][i]);
+      add(clause);
+      return false;
+    }
+    for (const std::size_t i : whole) {
+      std::vector<Term> clause = literals;
+      clause.push_back(solver_.negate(is_[t.over[depth]][i]));
+      add(clause);
+    }
+    return false;
+  }
+
+  smt::Solver solver_;
+  std::vector<std::vector<Term>> is_;
+  std::int64_t clauses_ = 0;
+};
+
+SpacePoint values_of(const Space& space, const std::vector<std::size_t>& chosen) {
+  SpacePoint out;
+  for (std::size_t v = 0; v < chosen.size(); ++v)
+    out.push_back(space.variables[v].values[chosen[v]]);
+  return out;
+}
+
+std::string words(const Space& space, const SpacePoint& point) {
+  std::vector<std::string> parts;
+  for (std::size_t v = 0; v < point.size(); ++v)
+    parts.push_back(fmt::format("{} {}", space.variables[v].name, point[v]));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+/// The proof at work.
+class Proof {
+ public:
+  Proof(const Space& space, const std::function<Verdict(SpaceValues)>& known,
+        const CertificateBudget& budget)
+      : space_(space), known_(known), budget_(budget), tables_(space), master_(space, tables_) {}
+
+  Certificate run() {
+    out_.clauses = master_.clauses();
+    search();
+    out_.units = master_.solver().units();
+    out_.checks = master_.solver().checks();
+    if (out_.status == Certificate::mismatch) out_.smt2 = master_.solver().smt2();
+    return std::move(out_);
+  }
+
+ private:
+  void search() {
+    for (;;) {
+      if (budget_.stop && budget_.stop()) return;
+      const Answer answer = master_.solver().check(budget_.units - master_.solver().units());
+      if (answer == Answer::unknown) return;
+      if (answer == Answer::unsat) {
+        out_.status = Certificate::proven;
+        return;
+      }
+      const std::vector<std::size_t> model = master_.model();
+      if (!tables_.allowed(model))
+        throw InternalError("a point of the certificate breaks a rule\n" + master_.solver().smt2());
+      // The model's own values where the proof goes value by value, anything elsewhere.
+      std::vector<std::size_t> cube(model.size(), kFree);
+      for (const std::size_t v : space_.apart) cube[v] = model[v];
+      const std::int64_t before = out_.points;
+      if (!covered(cube)) return;
+      PLIMSOLL_ASSERT(out_.points > before);  // the model is one of them
+      master_.exclude(cube);
+      ++out_.nogoods;
+    }
+  }
+
+  /// Is no allowed point of the cube better?
+  bool covered(const std::vector<std::size_t>& cube) {
+    return tables_.walk(cube, [&](const std::vector<std::size_t>& chosen) {
+      if (out_.points >= budget_.points) return false;
+      ++out_.points;
+      const SpacePoint point = values_of(space_, chosen);
+      const Verdict verdict = known_(point);
+      if (verdict == Verdict::no_better) return true;
+      out_.status = Certificate::mismatch;
+      out_.witness = point;
+      const std::string where = words(space_, point);
+      out_.why = verdict == Verdict::missing
+                     ? "the search never met " + where
+                     : "nothing says that " + where + " is no better than the answer";
+      return false;
+    });
+  }
+
+  const Space& space_;
+  const std::function<Verdict(SpaceValues)>& known_;
+  const CertificateBudget& budget_;
+  Tables tables_;
+  Master master_;
+  Certificate out_;
+};
+
+}  // namespace
+
+Certificate certify(const Space& space, const std::function<Verdict(SpaceValues)>& known,
+                    const CertificateBudget& budget) {
+  return Proof(space, known, budget).run();
+}
+
+void for_each_point(const Space& space, const std::function<bool(SpaceValues)>& each) {
+  const Tables tables(space);
+  tables.walk(
+      std::vector<std::size_t>(space.variables.size(), kFree),
+      [&](const std::vector<std::size_t>& chosen) { return each(values_of(space, chosen)); });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "planner/list_terms.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lang/diagnostics.hpp"
+#include "planner/judge.hpp"
+
+namespace plimsoll {
+
+namespace {
+
+/// It cannot be said in linear terms.
+struct Opaque {};
+/// It has no value, whatever the lists are.
+struct NoValue {};
+
+/// A truth: known, or a Boolean of the solver.
+struct Truth {
+  std::optional<bool> known;
+  smt::Term term;
+};
+
+struct ListOf;
+struct RangeOf {
+  Linear from, to;
+};
+/// What an expression is. `eval::Value`: of no use here but to be compared as a whole (words).
+using Meaning = std::variant<Linear, Truth, RangeOf, std::shared_ptr<ListOf>, eval::Value>;
+/// A list, or the members of a set.
+struct ListOf {
+  bool set = false;
+  std::vector<Meaning> items;
+};
+
+Linear number(const Rational& value) { return {{}, value, value, value}; }
+
+Linear scaled(const Linear& x, const Rational& by) {
+  if (by.is_zero()) return number(0);
+  Linear out = x;
+  for (auto& [factor, term] : out.parts) factor *= by;
+  out.constant *= by;
+  out.low = x.low * by;
+  out.high = x.high * by;
+  if (by.sign() < 0) std::swap(out.low, out.high);
+  return out;
+}
+
+Linear plus(const Linear& a, const Linear& b) {
+  Linear out = a;
+  out.constant += b.constant;
+  out.low += b.low;
+  out.high += b.high;
+  for (const auto& [factor, term] : b.parts) {
+    const auto same = std::find_if(out.parts.begin(), out.parts.end(),
+                                   [&](const auto& part) { return part.second.id == term.id; });
+    if (same == out.parts.end())
+      out.parts.emplace_back(factor, term);
+    else
+      same->first += factor;
+  }
+  std::erase_if(out.parts, [](const auto& part) { return part.first.is_zero(); });
+  if (out.parts.empty()) out.low = out.high = out.constant;
+  return out;
+}
+
+Linear minus(const Linear& a, const Linear& b) { return plus(a, scaled(b, -1)); }
+
+constexpr Int128 kLargest = Int128{1} << 62;
+
+Int128 common_multiple(Int128 a, Int128 b) {
+  if (a > kLargest || b > kLargest) throw Opaque{};
+  const Int128 out = a / std::gcd(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)) * b;
+  if (out > kLargest) throw Opaque{};
+  return out;
+}
+
+/// The least positive integer that makes every factor and the constant whole.
+Int128 denominator(const Linear& x) {
+  Int128 out = x.constant.den();
+  for (const auto& [factor, term] : x.parts) out = common_multiple(out, factor.den());
+  return out;
+}
+
+}  // namespace
+
+std::vector<const ast::Expr*> conjuncts(const ast::Expr& e) {
+  if (e.kind != ast::ExprKind::binary || e.op != ast::Op::logical_and) return {&e};
+  std::vector<const ast::Expr*> out = conjuncts(e.arg(0));
+  for (const ast::Expr* right : conjuncts(e.arg(1))) out.push_back(right);
+  return out;
+}
+
+bool names_list(const ast::Expr& e, std::string_view list) {
+  if (e.kind == ast::ExprKind::name) return e.text == list;
+  return std::any_of(e.args.begin(), e.args.end(), [&](const ast::Argument& argument) {
+    return argument.value && names_list(*argument.value, list);
+  });
+}
+
+bool reads_derived(const Problem& problem, const ast::Expr& e) {
+  if (e.kind == ast::ExprKind::call && e.text == "bytes") return true;
+  if (e.kind == ast::ExprKind::name) {
+    const ConditionScope scope(*problem.module, *problem.job);
+    const eval::Value* value = scope.find(e.text);
+    const ExprPool& pool = problem.module->pool();
+    std::optional<Expr> expr;
+    if (value != nullptr) {
+      if (const auto* n = value->as<eval::Number>()) expr = n->expr;
+      if (const auto* b = value->as<eval::Boolean>()) expr = b->expr;
+    }
+    return expr && (pool.depends_on(*expr) & derived_variables()) != 0;
+  }
+  return std::any_of(e.args.begin(), e.args.end(), [&](const ast::Argument& argument) {
+    return argument.value && reads_derived(problem, *argument.value);
+  });
+}
+
+struct ListTerms::Impl {
+  const Problem& problem;
+  const LayoutValues& values;
+  smt::Solver& solver;
+  std::vector<Linear> stage_layers, recompute_layers;
+  std::int64_t made = 0;
+
+  // Terms.
+  smt::Term integer(const Linear& whole);
+  Linear fresh(const Rational& low, const Rational& high);
+  Truth at_least_zero(const Linear&);
+  Truth not_(const Truth&);
+  Truth join(std::vector<Truth>, bool all);
+  void require(const Truth&);
+  Linear most(std::vector<Linear>);
+  Linear floor(const Linear&);
+  Linear select(const Truth&, const Linear& then, const Linear& otherwise);
+
+  // Expressions.
+  Meaning mean(const ast::Expr&);
+  Meaning concrete(const ast::Expr&);
+  Meaning from_value(const eval::Value&);
+  Meaning binary(const ast::Expr&);
+  Meaning call(const ast::Expr&);
+  Meaning choose(const ast::Expr&);
+  Linear index(const ast::Expr&);
+  Linear arithmetic(const ast::Expr&);
+  Truth logical(const ast::Expr&);
+  Truth same(const Meaning&, const Meaning&);
+  Truth contains(const Meaning&, const Meaning&);
+  Linear linear(const Meaning&);
+  Linear linear(const ast::Expr& e) { return linear(mean(e)); }
+  Truth truth(const Meaning&);
+  Truth truth(const ast::Expr& e) { return truth(mean(e)); }
+  Rational constant(const Meaning&);
+};
+
+/// The sum that \a whole is, as an integer of the solver.
+smt::Term ListTerms::Impl::integer(const Linear& whole) {
+  std::vector<smt::Product> products;
+  for (const auto& [factor, term] : whole.parts) products.push_back({factor.num(), term});
+  return solver.sum(products, whole.constant.num());
+}
+
+Linear ListTerms::Impl::fresh(const Rational& low, const Rational& high) {
+  const smt::Term term =
+      solver.integer(fmt::format("list_{}", made++), low.to_int64(), high.to_int64());
+  return {{{1, term}}, 0, low, high};
+}
+
+Truth ListTerms::Impl::at_least_zero(const Linear& x) {
+  if (x.low.sign() >= 0) return {true, {}};
+  if (x.high.sign() < 0) return {false, {}};
+  const Linear whole = scaled(x, Rational::integer(denominator(x)));
+  if (whole.parts.size() != 1)
+    return {std::nullopt, solver.at_least(integer({whole.parts, 0, 0, 0}), -whole.constant.num())};
+  // factor * term >= -constant: a bound of the term itself.
+  const auto& [factor, term] = whole.parts.front();
+  const Rational bound = -whole.constant / factor;
+  return {std::nullopt, factor.sign() > 0 ? solver.at_least(term, bound.ceil().num())
+                                          : solver.at_most(term, bound.floor().num())};
+}
+
+Truth ListTerms::Impl::not_(const Truth& t) {
+  if (t.known) return {!*t.known, {}};
+  return {std::nullopt, solver.negate(t.term)};
+}
+
+/// All of them, or any.
+Truth ListTerms::Impl::join(std::vector<Truth> list, bool all) {
+  std::vector<smt::Term> open;
+  for (const Truth& t : list) {
+    if (!t.known) open.push_back(t.term);
+    if (t.known && *t.known != all) return {!all, {}};
+  }
+  if (open.empty()) return {all, {}};
+  return {std::nullopt, all ? solver.all(open) : solver.any(open)};
+}
+
+void ListTerms::Impl::require(const Truth& t) {
+  solver.require(t.known ? solver.truth(*t.known) : t.term);
+}
+
+/// The largest of some.
+Linear ListTerms::Impl::most(std::vector<Linear> list) {
+  Rational low = list.front().low, high = list.front().high;
+  for (const Linear& x : list) {
+    low = std::max(low, x.low);
+    high = std::max(high, x.high);
+  }
+  std::erase_if(list, [&](const Linear& x) { return x.high < low; });
+  for (const Linear& x : list)
+    if (x.low == high || list.size() == 1) return x;
+  Int128 common = 1;
+  for (const Linear& x : list) common = common_multiple(common, denominator(x));
+  const Rational unit = Rational::integer(common);
+  const Linear out = fresh((low * unit).floor(), (high * unit).ceil());
+  std::vector<Truth> reached;
+  for (const Linear& x : list) {
+    const Linear above = minus(out, scaled(x, unit));
+    require(at_least_zero(above));
+    reached.push_back(at_least_zero(scaled(above, -1)));
+  }
+  require(join(reached, false));
+  return scaled(out, Rational(1) / unit);
+}
+
+Linear ListTerms::Impl::floor(const Linear& x) {
+  if (x.is_constant()) return number(x.constant.floor());
+  const Int128 common = denominator(x);
+  if (common == 1) return x;
+  const Rational unit = Rational::integer(common);
+  const Linear out = fresh(x.low.floor(), x.high.floor());
+  const Linear rest = minus(scaled(x, unit), scaled(out, unit));  // 0 … common - 1
+  require(at_least_zero(rest));
+  require(at_least_zero(minus(number(unit - Rational(1)), rest)));
+  return out;
+}
+
+Linear ListTerms::Impl::select(const Truth& c, const Linear& then, const Linear& otherwise) {
+  if (c.known) return *c.known ? then : otherwise;
+  const Int128 a = denominator(then), b = denominator(otherwise);
+  const Rational unit = Rational::integer(a) * Rational::integer(b);
+  const Linear out = fresh((std::min(then.low, otherwise.low) * unit).floor(),
+                           (std::max(then.high, otherwise.high) * unit).ceil());
+  const auto is = [&](const Linear& x) {
+    const Linear above = minus(out, scaled(x, unit));
+    return join({at_least_zero(above), at_least_zero(scaled(above, -1))}, true);
+  };
+  require(join({not_(c), is(then)}, false));
+  require(join({c, is(otherwise)}, false));
+  return scaled(out, Rational(1) / unit);
+}
+
+Linear ListTerms::Impl::linear(const Meaning& m) {
+  if (const auto* x = std::get_if<Linear>(&m)) return *x;
+  throw NoValue{};  // compile() has seen to kinds
+}
+
+Truth ListTerms::Impl::truth(const Meaning& m) {
+  if (const auto* t = std::get_if<Truth>(&m)) return *t;
+  throw NoValue{};
+}
+
+Rational ListTerms::Impl::constant(const Meaning& m) {
+  const Linear x = linear(m);
+  if (!x.is_constant()) throw Opaque{};
+  return x.constant;
+}
+
+Meaning ListTerms::Impl::from_value(const eval::Value& value) {
+  const ExprPool& pool = problem.module->pool();
+  const auto fixed = [&](Expr e) {
+    if (!pool.is_constant(e)) throw Opaque{};
+    return pool.value(e);
+  };
+  if (const auto* n = value.as<eval::Number>()) return number(fixed(n->expr));
+  if (const auto* b = value.as<eval::Boolean>()) return Truth{!fixed(b->expr).is_zero(), {}};
+  if (const auto* range = value.as<eval::Interval>())
+    return RangeOf{number(fixed(range->from.expr)), number(fixed(range->to.expr))};
+  const auto* list = value.as<eval::List>();
+  const auto* set = value.as<eval::Set>();
+  if (list == nullptr && set == nullptr) return value;
+  auto out = std::make_shared<ListOf>();
+  out->set = set != nullptr;
+  for (const eval::Value& item : list != nullptr ? list->items : set->items)
+    out->items.push_back(from_value(item));
+  return out;
+}
+
+/// Of what names no list: its value.
+Meaning ListTerms::Impl::concrete(const ast::Expr& e) {
+  if (reads_derived(problem, e)) throw Opaque{};
+  Diagnostics ignored;  // no value, which is an answer
+  const Module& module = *problem.module;
+  eval::Evaluator evaluator(module.pool(), ignored);
+  const ConditionScope names(module, *problem.job, &values);
+  std::optional<eval::Value> value;
+  if (const Behaviour* framework = module.framework(problem.job->framework))
+    value = evaluator.eval(e, BehaviourScope(*framework, problem.job, names, evaluator));
+  else
+    value = evaluator.eval(e, names);
+  if (!value || value->as<eval::Unknown>() != nullptr) throw NoValue{};
+  return from_value(*value);
+}
+
+Meaning ListTerms::Impl::mean(const ast::Expr& e) {
+  if (!names_list(e, "stage_layers") && !names_list(e, "recompute_layers")) return concrete(e);
+  switch (e.kind) {
+    case ast::ExprKind::name: {
+      auto list = std::make_shared<ListOf>();
+      for (const Linear& x : e.text == "stage_layers" ? stage_layers : recompute_layers)
+        list->items.emplace_back(x);
+      return list;
+    }
+    case ast::ExprKind::list:
+    case ast::ExprKind::set: {
+      auto list = std::make_shared<ListOf>();
+      list->set = e.kind == ast::ExprKind::set;
+      for (const ast::Argument& argument : e.args) list->items.push_back(mean(*argument.value));
+      return list;
+    }
+    case ast::ExprKind::unary:
+      if (e.op == ast::Op::logical_not) return not_(truth(e.arg(0)));
+      return scaled(linear(e.arg(0)), -1);
+    case ast::ExprKind::binary:
+      return binary(e);
+    case ast::ExprKind::call:
+      return call(e);
+    case ast::ExprKind::index:
+      return index(e);
+    default:
+      throw Opaque{};
+  }
+}
+
+Meaning ListTerms::Impl::binary(const ast::Expr& e) {
+  const auto compare = [&](const ast::Expr& low, const ast::Expr& high) {
+    return at_least_zero(minus(linear(high), linear(low)));
+  };
+  switch (e.op) {
+    case ast::Op::logical_and:
+    case ast::Op::logical_or:
+    case ast::Op::implies:
+      return logical(e);
+    case ast::Op::equal:
+      return same(mean(e.arg(0)), mean(e.arg(1)));
+    case ast::Op::not_equal:
+      return not_(same(mean(e.arg(0)), mean(e.arg(1))));
+    case ast::Op::less_equal:
+      return compare(e.arg(0), e.arg(1));
+    case ast::Op::greater_equal:
+      return compare(e.arg(1), e.arg(0));
+    case ast::Op::less:
+      return not_(compare(e.arg(1), e.arg(0)));
+    case ast::Op::greater:
+      return not_(compare(e.arg(0), e.arg(1)));
+    case ast::Op::in:
+      return contains(mean(e.arg(0)), mean(e.arg(1)));
+    case ast::Op::range: {
+      RangeOf range{linear(e.arg(0)), linear(e.arg(1))};
+      // A range that is empty for some lists has no value for them.
+      if (minus(range.to, range.from).low.sign() < 0) throw Opaque{};
+      return range;
+    }
+    case ast::Op::power:
+      throw Opaque{};
+    default:
+      return arithmetic(e);
+  }
+}
+
+Linear ListTerms::Impl::arithmetic(const ast::Expr& e) {
+  const Linear a = linear(e.arg(0)), b = linear(e.arg(1));
+  switch (e.op) {
+    case ast::Op::add:
+      return plus(a, b);
+    case ast::Op::subtract:
+      return minus(a, b);
+    case ast::Op::multiply:
+      if (a.is_constant()) return scaled(b, a.constant);
+      if (b.is_constant()) return scaled(a, b.constant);
+      throw Opaque{};
+    case ast::Op::divide:
+    case ast::Op::floor_divide: {
+      if (!b.is_constant()) throw Opaque{};
+      if (b.constant.is_zero()) throw NoValue{};
+      const Linear quotient = scaled(a, Rational(1) / b.constant);
+      return e.op == ast::Op::divide ? quotient : floor(quotient);
+    }
+    default:
+      throw Opaque{};
+  }
+}
+
+/// The right side is not looked at where the left one decides.
+Truth ListTerms::Impl::logical(const ast::Expr& e) {
+  Truth left = truth(e.arg(0));
+  if (e.op == ast::Op::implies) left = not_(left);
+  const bool all = e.op == ast::Op::logical_and;
+  if (left.known && *left.known != all) return left;
+  try {
+    const Truth right = truth(e.arg(1));
+    return join({left, right}, all);
+  } catch (const NoValue&) {
+    if (left.known) throw;
+    throw Opaque{};  // whether it has a value depends on the lists
+  }
+}
+
+Truth ListTerms::Impl::same(const Meaning& a, const Meaning& b) {
+  if (std::holds_alternative<Linear>(a) && std::holds_alternative<Linear>(b)) {
+    const Linear difference = minus(std::get<Linear>(a), std::get<Linear>(b));
+    return join({at_least_zero(difference), at_least_zero(scaled(difference, -1))}, true);
+  }
+  if (std::holds_alternative<Truth>(a) && std::holds_alternative<Truth>(b)) {
+    const Truth &p = std::get<Truth>(a), &q = std::get<Truth>(b);
+    return join({join({not_(p), q}, false), join({p, not_(q)}, false)}, true);
+  }
+  const auto* x = std::get_if<std::shared_ptr<ListOf>>(&a);
+  const auto* y = std::get_if<std::shared_ptr<ListOf>>(&b);
+  if (x == nullptr || y == nullptr || (*x)->set || (*y)->set) throw Opaque{};
+  if ((*x)->items.size() != (*y)->items.size()) return {false, {}};
+  std::vector<Truth> each;
+  for (std::size_t i = 0; i < (*x)->items.size(); ++i)
+    each.push_back(same((*x)->items[i], (*y)->items[i]));
+  return join(each, true);
+}
+
+Truth ListTerms::Impl::contains(const Meaning& value, const Meaning& of) {
+  if (const auto* range = std::get_if<RangeOf>(&of)) {
+    const Linear x = linear(value);
+    return join({at_least_zero(minus(x, range->from)), at_least_zero(minus(range->to, x))}, true);
+  }
+  const auto* list = std::get_if<std::shared_ptr<ListOf>>(&of);
+  if (list == nullptr) throw Opaque{};
+  std::vector<Truth> any;
+  for (const Meaning& item : (*list)->items)
+    any.push_back(std::holds_alternative<RangeOf>(item) ? contains(value, item)
+                                                        : same(value, item));
+  return join(any, false);
+}
+
+Linear ListTerms::Impl::index(const ast::Expr& e) {
+  const Meaning of = mean(e.arg(0));
+  const auto* list = std::get_if<std::shared_ptr<ListOf>>(&of);
+  if (list == nullptr) throw Opaque{};
+  const Rational at = constant(mean(e.arg(1)));
+  const auto size = static_cast<std::int64_t>((*list)->items.size());
+  if (!at.is_integer() || at.sign() < 0 || !(at < Rational(size))) throw NoValue{};
+  return linear((*list)->items[static_cast<std::size_t>(at.num())]);
+}
+
+Meaning ListTerms::Impl::choose(const ast::Expr& e) {
+  const Truth condition = truth(e.arg(0));
+  if (condition.known) return mean(e.arg(*condition.known ? 1 : 2));
+  try {
+    const Meaning then = mean(e.arg(1)), otherwise = mean(e.arg(2));
+    if (std::holds_alternative<Truth>(then)) {
+      const Truth a = truth(then), b = truth(otherwise);
+      return join({join({not_(condition), a}, false), join({condition, b}, false)}, true);
+    }
+    return select(condition, linear(then), linear(otherwise));
+  } catch (const NoValue&) {
+    throw Opaque{};
+  }
+}
+
+Meaning ListTerms::Impl::call(const ast::Expr& e) {
+  const std::string& f = e.text;
+  if (f == "if" && e.args.size() == 3) return choose(e);
+  std::vector<Meaning> args;
+  for (const ast::Argument& argument : e.args) args.push_back(mean(*argument.value));
+  if (args.empty()) throw Opaque{};
+  const auto* list = std::get_if<std::shared_ptr<ListOf>>(&args.front());
+  if (f == "len" && list != nullptr)
+    return number(static_cast<std::int64_t>((*list)->items.size()));
+  if (f == "min" || f == "max" || f == "sum") {
+    const std::vector<Meaning>& items = args.size() == 1 && list != nullptr ? (*list)->items : args;
+    if (items.empty() && f != "sum") throw NoValue{};
+    std::vector<Linear> numbers;
+    for (const Meaning& item : items) numbers.push_back(scaled(linear(item), f == "min" ? -1 : 1));
+    if (f != "sum") return scaled(most(numbers), f == "min" ? -1 : 1);
+    Linear total = number(0);
+    for (const Linear& x : numbers) total = plus(total, x);
+    return total;
+  }
+  const Linear x = linear(args.front());
+  if (f == "abs") return most({x, scaled(x, -1)});
+  if (f == "floor") return floor(x);
+  if (f == "ceil") return scaled(floor(scaled(x, -1)), -1);
+  if (f == "round") return floor(plus(x, number(Rational::fraction(1, 2))));
+  if (f == "mod" && args.size() == 2) {
+    const Rational by = constant(args[1]);
+    if (by.is_zero()) throw NoValue{};
+    return minus(x, scaled(floor(scaled(x, Rational(1) / by)), by));
+  }
+  throw Opaque{};
+}
+
+ListTerms::ListTerms(const Problem& problem, const LayoutValues& values, smt::Solver& solver,
+                     std::vector<Linear> stage_layers, std::vector<Linear> recompute_layers)
+    : impl_(new Impl{problem, values, solver, std::move(stage_layers), std::move(recompute_layers),
+                     0}) {}
+ListTerms::~ListTerms() = default;
+
+std::optional<smt::Term> ListTerms::lower(const ast::Expr& condition) {
+  try {
+    const Truth holds = impl_->truth(condition);
+    return holds.known ? impl_->solver.truth(*holds.known) : holds.term;
+  } catch (const Opaque&) {
+    return std::nullopt;
+  } catch (const ArithmeticError&) {
+    return std::nullopt;
+  } catch (const NoValue&) {
+    return impl_->solver.truth(false);  // a condition without a value is not met
+  }
+}
+
+}  // namespace plimsoll
