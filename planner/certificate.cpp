@@ -35,18 +35,18 @@ struct Table {
 /// The whole space in tables: what a variable follows from is a rule too.
 class Tables {
  public:
-  explicit Tables(const Space& space) : space_(space), last_(space.variables.size()) {
-    for (std::size_t v = 0; v < space.variables.size(); ++v) {
-      const SpaceVariable& variable = space.variables[v];
+  explicit Tables(const Claim& claim) : claim_(claim), last_(claim.variables.size()) {
+    for (std::size_t v = 0; v < claim.variables.size(); ++v) {
+      const ClaimVariable& variable = claim.variables[v];
       if (!variable.follows) continue;
       std::vector<std::size_t> over = variable.from;
       over.push_back(v);
-      add(std::move(over), [&](SpaceValues values) {
+      add(std::move(over), [&](ClaimValues values) {
         const std::optional<std::int64_t> is = variable.follows(values.first(values.size() - 1));
         return is && *is == values.back();
       });
     }
-    for (const SpaceRule& rule : space.rules) add(rule.over, rule.holds);
+    for (const ClaimRule& rule : claim.rules) add(rule.over, rule.holds);
   }
 
   const std::vector<Table>& all() const { return tables_; }
@@ -63,21 +63,21 @@ class Tables {
   }
 
  private:
-  void add(std::vector<std::size_t> over, const std::function<bool(SpaceValues)>& holds) {
+  void add(std::vector<std::size_t> over, const std::function<bool(ClaimValues)>& holds) {
     Table t;
     t.over = std::move(over);
     std::size_t size = 1, latest = 0;
     for (const std::size_t v : t.over) {
-      t.sizes.push_back(space_.variables[v].values.size());
+      t.sizes.push_back(claim_.variables[v].values.size());
       size *= t.sizes.back();
       latest = std::max(latest, v);
     }
     t.allowed.resize(size);
-    SpacePoint values(t.over.size());
+    ClaimPoint values(t.over.size());
     for (std::size_t i = 0; i < size; ++i) {
       std::size_t rest = i;
       for (std::size_t k = t.over.size(); k-- > 0; rest /= t.sizes[k])
-        values[k] = space_.variables[t.over[k]].values[rest % t.sizes[k]];
+        values[k] = claim_.variables[t.over[k]].values[rest % t.sizes[k]];
       t.allowed[i] = holds(values) ? 1 : 0;
     }
     last_[latest].push_back(tables_.size());
@@ -88,7 +88,7 @@ class Tables {
             const std::function<bool(const std::vector<std::size_t>&)>& each, std::size_t depth,
             std::vector<std::size_t>& chosen) const {
     if (depth == cube.size()) return each(chosen);
-    const std::size_t size = space_.variables[depth].values.size();
+    const std::size_t size = claim_.variables[depth].values.size();
     const std::size_t first = cube[depth] == kFree ? 0 : cube[depth];
     const std::size_t end = cube[depth] == kFree ? size : first + 1;
     for (chosen[depth] = first; chosen[depth] < end; ++chosen[depth]) {
@@ -100,7 +100,7 @@ class Tables {
     return true;
   }
 
-  const Space& space_;
+  const Claim& claim_;
   std::vector<Table> tables_;
   std::vector<std::vector<std::size_t>> last_;  ///< tables by their latest variable
 };
@@ -108,8 +108,8 @@ class Tables {
 /// The tables as clauses over one Boolean a value.
 class Master {
  public:
-  Master(const Space& space, const Tables& tables) {
-    for (const SpaceVariable& v : space.variables) {
+  Master(const Claim& claim, const Tables& tables) {
+    for (const ClaimVariable& v : claim.variables) {
       std::vector<Term> is;
       for (const std::int64_t value : v.values)
         is.push_back(solver_.boolean(fmt::format("{}={}", v.name, value)));
@@ -181,26 +181,26 @@ class Master {
   std::int64_t clauses_ = 0;
 };
 
-SpacePoint values_of(const Space& space, const std::vector<std::size_t>& chosen) {
-  SpacePoint out;
+ClaimPoint values_of(const Claim& claim, const std::vector<std::size_t>& chosen) {
+  ClaimPoint out;
   for (std::size_t v = 0; v < chosen.size(); ++v)
-    out.push_back(space.variables[v].values[chosen[v]]);
+    out.push_back(claim.variables[v].values[chosen[v]]);
   return out;
 }
 
-std::string words(const Space& space, const SpacePoint& point) {
+std::string words(const Claim& claim, const ClaimPoint& point) {
   std::vector<std::string> parts;
   for (std::size_t v = 0; v < point.size(); ++v)
-    parts.push_back(fmt::format("{} {}", space.variables[v].name, point[v]));
+    parts.push_back(fmt::format("{} {}", claim.variables[v].name, point[v]));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 /// The proof at work.
 class Proof {
  public:
-  Proof(const Space& space, const std::function<Verdict(SpaceValues)>& known,
+  Proof(const Claim& claim, const std::function<Verdict(ClaimValues)>& known,
         const CertificateBudget& budget)
-      : space_(space), known_(known), budget_(budget), tables_(space), master_(space, tables_) {}
+      : claim_(claim), known_(known), budget_(budget), tables_(claim), master_(claim, tables_) {}
 
   Certificate run() {
     out_.clauses = master_.clauses();
@@ -226,7 +226,7 @@ class Proof {
         throw InternalError("a point of the certificate breaks a rule\n" + master_.solver().smt2());
       // The model's own values where the proof goes value by value, anything elsewhere.
       std::vector<std::size_t> cube(model.size(), kFree);
-      for (const std::size_t v : space_.apart) cube[v] = model[v];
+      for (const std::size_t v : claim_.apart) cube[v] = model[v];
       const std::int64_t before = out_.points;
       if (!covered(cube)) return;
       PLIMSOLL_ASSERT(out_.points > before);  // the model is one of them
@@ -240,12 +240,12 @@ class Proof {
     return tables_.walk(cube, [&](const std::vector<std::size_t>& chosen) {
       if (out_.points >= budget_.points) return false;
       ++out_.points;
-      const SpacePoint point = values_of(space_, chosen);
+      const ClaimPoint point = values_of(claim_, chosen);
       const Verdict verdict = known_(point);
       if (verdict == Verdict::no_better) return true;
       out_.status = Certificate::mismatch;
       out_.witness = point;
-      const std::string where = words(space_, point);
+      const std::string where = words(claim_, point);
       out_.why = verdict == Verdict::missing
                      ? "the search never met " + where
                      : "nothing says that " + where + " is no better than the answer";
@@ -253,8 +253,8 @@ class Proof {
     });
   }
 
-  const Space& space_;
-  const std::function<Verdict(SpaceValues)>& known_;
+  const Claim& claim_;
+  const std::function<Verdict(ClaimValues)>& known_;
   const CertificateBudget& budget_;
   Tables tables_;
   Master master_;
@@ -263,16 +263,16 @@ class Proof {
 
 }  // namespace
 
-Certificate certify(const Space& space, const std::function<Verdict(SpaceValues)>& known,
+Certificate certify(const Claim& claim, const std::function<Verdict(ClaimValues)>& known,
                     const CertificateBudget& budget) {
-  return Proof(space, known, budget).run();
+  return Proof(claim, known, budget).run();
 }
 
-void for_each_point(const Space& space, const std::function<bool(SpaceValues)>& each) {
-  const Tables tables(space);
+void for_each_point(const Claim& claim, const std::function<bool(ClaimValues)>& each) {
+  const Tables tables(claim);
   tables.walk(
-      std::vector<std::size_t>(space.variables.size(), kFree),
-      [&](const std::vector<std::size_t>& chosen) { return each(values_of(space, chosen)); });
+      std::vector<std::size_t>(claim.variables.size(), kFree),
+      [&](const std::vector<std::size_t>& chosen) { return each(values_of(claim, chosen)); });
 }
 
 }  // namespace plimsoll

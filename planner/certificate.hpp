@@ -14,29 +14,30 @@
 /// rules are stated once more for it, apart from the search's own way of listing points.
 namespace plimsoll {
 
-/// The values of a space's variables.
-using SpacePoint = std::vector<std::int64_t>;
-using SpaceValues = std::span<const std::int64_t>;
+/// The values of a claim's variables.
+using ClaimPoint = std::vector<std::int64_t>;
+using ClaimValues = std::span<const std::int64_t>;
 
-struct SpaceVariable {
+struct ClaimVariable {
   std::string name;
   std::vector<std::int64_t> values;  ///< ascending
   /// Where it follows from others: from which (before it), and how; nullopt where those do not go
   /// together. What is not among `values` is not allowed.
   std::vector<std::size_t> from = {};
-  std::function<std::optional<std::int64_t>(SpaceValues)> follows = {};
+  std::function<std::optional<std::int64_t>(ClaimValues)> follows = {};
 };
 
 /// What some variables must meet.
-struct SpaceRule {
+struct ClaimRule {
   std::string name;
   std::vector<std::size_t> over;  ///< ascending; few, since every combination is looked at
-  std::function<bool(SpaceValues)> holds;
+  std::function<bool(ClaimValues)> holds;
 };
 
-struct Space {
-  std::vector<SpaceVariable> variables;
-  std::vector<SpaceRule> rules;
+/// A space of points, as a proof states it.
+struct Claim {
+  std::vector<ClaimVariable> variables;
+  std::vector<ClaimRule> rules;
   /// Variables that a proof goes through value by value; the rest it covers at once. Few.
   std::vector<std::size_t> apart;
 };
@@ -65,17 +66,17 @@ struct Certificate {
   std::int64_t nogoods = 0;  ///< each covers points all of which were looked at
   std::int64_t points = 0;   ///< that the rules allow, looked at
   std::int64_t units = 0, checks = 0;
-  SpacePoint witness;
+  ClaimPoint witness;
   std::string why;   ///< of a mismatch, in words
   std::string smt2;  ///< and what the solver was asked
 };
 
-/// Points have a value for every variable, in the space's order. Throws InternalError where the
+/// Points have a value for every variable, in the claim's order. Throws InternalError where the
 /// solver's point breaks a rule.
-Certificate certify(const Space&, const std::function<Verdict(SpaceValues)>& known,
+Certificate certify(const Claim&, const std::function<Verdict(ClaimValues)>& known,
                     const CertificateBudget& = {});
 
 /// The points that the rules allow, in lexicographic order; false from \a each ends it.
-void for_each_point(const Space&, const std::function<bool(SpaceValues)>& each);
+void for_each_point(const Claim&, const std::function<bool(ClaimValues)>& each);
 
 }  // namespace plimsoll

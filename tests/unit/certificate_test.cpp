@@ -19,25 +19,25 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
 }
 
 /// tp and pp of some GPUs, dp what they leave, mbs that divides a batch over dp.
-Space layouts(std::int64_t gpus, std::int64_t batch, std::vector<std::size_t> apart) {
-  Space s;
+Claim layouts(std::int64_t gpus, std::int64_t batch, std::vector<std::size_t> apart) {
+  Claim s;
   s.variables.push_back({"tp", divisors(gpus)});
   s.variables.push_back({"pp", divisors(gpus)});
-  s.variables.push_back({"dp", divisors(gpus), {0, 1}, [gpus](SpaceValues v) {
+  s.variables.push_back({"dp", divisors(gpus), {0, 1}, [gpus](ClaimValues v) {
                            const std::int64_t model = v[0] * v[1];
                            return gpus % model == 0 ? std::optional(gpus / model) : std::nullopt;
                          }});
   s.variables.push_back({"mbs", {1, 2, 3, 4, 8}});
   s.rules.push_back(
-      {"the batch divides", {2, 3}, [batch](SpaceValues v) { return batch % (v[0] * v[1]) == 0; }});
-  s.rules.push_back({"tp <= 8", {0}, [](SpaceValues v) { return v[0] <= 8; }});
+      {"the batch divides", {2, 3}, [batch](ClaimValues v) { return batch % (v[0] * v[1]) == 0; }});
+  s.rules.push_back({"tp <= 8", {0}, [](ClaimValues v) { return v[0] <= 8; }});
   s.apart = std::move(apart);
   return s;
 }
 
 /// The same points, the plain way.
-std::set<SpacePoint> tried(std::int64_t gpus, std::int64_t batch) {
-  std::set<SpacePoint> out;
+std::set<ClaimPoint> tried(std::int64_t gpus, std::int64_t batch) {
+  std::set<ClaimPoint> out;
   for (std::int64_t tp = 1; tp <= 8; ++tp)
     for (std::int64_t pp = 1; tp * pp <= gpus; ++pp) {
       if (gpus % (tp * pp) != 0) continue;
@@ -48,15 +48,15 @@ std::set<SpacePoint> tried(std::int64_t gpus, std::int64_t batch) {
   return out;
 }
 
-SpacePoint point(SpaceValues v) { return {v.begin(), v.end()}; }
+ClaimPoint point(ClaimValues v) { return {v.begin(), v.end()}; }
 
 }  // namespace
 
 TEST_CASE("certificate: the rules allow what trying finds", "[certificate]") {
   for (const std::int64_t gpus : {1, 6, 16, 24})
     for (const std::int64_t batch : {7, 16, 48}) {
-      std::set<SpacePoint> found;
-      for_each_point(layouts(gpus, batch, {}), [&](SpaceValues v) {
+      std::set<ClaimPoint> found;
+      for_each_point(layouts(gpus, batch, {}), [&](ClaimValues v) {
         CHECK(found.insert(point(v)).second);
         return true;
       });
@@ -66,11 +66,11 @@ TEST_CASE("certificate: the rules allow what trying finds", "[certificate]") {
 
 TEST_CASE("certificate: a complete search is proven, whatever goes value by value",
           "[certificate]") {
-  const std::set<SpacePoint> all = tried(24, 48);
+  const std::set<ClaimPoint> all = tried(24, 48);
   for (const std::vector<std::size_t>& apart :
        std::vector<std::vector<std::size_t>>{{}, {0}, {0, 1}, {2}, {0, 1, 2, 3}}) {
     std::int64_t asked = 0;
-    const Certificate c = certify(layouts(24, 48, apart), [&](SpaceValues v) {
+    const Certificate c = certify(layouts(24, 48, apart), [&](ClaimValues v) {
       ++asked;
       return all.contains(point(v)) ? Verdict::no_better : Verdict::missing;
     });
@@ -89,12 +89,12 @@ TEST_CASE("certificate: a point that the search never met is found", "[certifica
   const std::uint32_t seed = 20'251'129;
   INFO("seed " << seed);
   std::mt19937 random(seed);
-  const std::set<SpacePoint> all = tried(24, 48);
-  const std::vector<SpacePoint> list(all.begin(), all.end());
+  const std::set<ClaimPoint> all = tried(24, 48);
+  const std::vector<ClaimPoint> list(all.begin(), all.end());
   for (int i = 0; i < 30; ++i) {
-    const SpacePoint& left_out = list[random() % list.size()];
+    const ClaimPoint& left_out = list[random() % list.size()];
     const auto verdict = i % 2 == 0 ? Verdict::missing : Verdict::better;
-    const Certificate c = certify(layouts(24, 48, {random() % 4}), [&](SpaceValues v) {
+    const Certificate c = certify(layouts(24, 48, {random() % 4}), [&](ClaimValues v) {
       return point(v) == left_out ? verdict : Verdict::no_better;
     });
     CHECK(c.status == Certificate::mismatch);
@@ -106,19 +106,19 @@ TEST_CASE("certificate: a point that the search never met is found", "[certifica
 }
 
 TEST_CASE("certificate: rules that allow nothing are proven without a look", "[certificate]") {
-  Space s = layouts(24, 48, {});
-  s.rules.push_back({"none", {1}, [](SpaceValues) { return false; }});
-  const Certificate c = certify(s, [](SpaceValues) { return Verdict::missing; });
+  Claim s = layouts(24, 48, {});
+  s.rules.push_back({"none", {1}, [](ClaimValues) { return false; }});
+  const Certificate c = certify(s, [](ClaimValues) { return Verdict::missing; });
   CHECK(c.status == Certificate::proven);
   CHECK(c.points == 0);
   CHECK(c.nogoods == 0);
   s = layouts(24, 48, {});
   s.variables[3].values.clear();
-  CHECK(certify(s, [](SpaceValues) { return Verdict::missing; }).status == Certificate::proven);
+  CHECK(certify(s, [](ClaimValues) { return Verdict::missing; }).status == Certificate::proven);
 }
 
 TEST_CASE("certificate: what the budget does not last for is unknown", "[certificate]") {
-  const auto known = [](SpaceValues) { return Verdict::no_better; };
+  const auto known = [](ClaimValues) { return Verdict::no_better; };
   CertificateBudget few;
   few.units = 10;
   CHECK(certify(layouts(24, 48, {0}), known, few).status == Certificate::unknown);
@@ -137,10 +137,10 @@ TEST_CASE("certificate: random rules over random variables equal trying", "[cert
   INFO("seed " << seed);
   std::mt19937 random(seed);
   for (int world = 0; world < 60; ++world) {
-    Space s;
+    Claim s;
     const std::size_t n = 2 + random() % 4;
     for (std::size_t v = 0; v < n; ++v) {
-      SpaceVariable variable{"v" + std::to_string(v), {}};
+      ClaimVariable variable{"v" + std::to_string(v), {}};
       for (std::size_t k = 1 + random() % 5; k > 0; --k)
         variable.values.push_back(static_cast<std::int64_t>(variable.values.size()));
       s.variables.push_back(variable);
@@ -150,19 +150,19 @@ TEST_CASE("certificate: random rules over random variables equal trying", "[cert
       for (std::size_t j = 1 + random() % 3; j > 0; --j) over.insert(random() % n);
       const auto factor = static_cast<std::int64_t>(1 + random() % 4);
       const auto modulus = static_cast<std::int64_t>(2 + random() % 3);
-      s.rules.push_back({"rule", {over.begin(), over.end()}, [=](SpaceValues v) {
+      s.rules.push_back({"rule", {over.begin(), over.end()}, [=](ClaimValues v) {
                            std::int64_t sum = 1;
                            for (const std::int64_t x : v) sum = sum * factor + x;
                            return sum % modulus != 0;
                          }});
     }
     if (random() % 2 == 0) s.apart = {random() % n};
-    std::set<SpacePoint> all;
-    SpacePoint at(n);
+    std::set<ClaimPoint> all;
+    ClaimPoint at(n);
     const auto go = [&](auto&& self, std::size_t v) -> void {
       if (v == n) {
-        for (const SpaceRule& rule : s.rules) {
-          SpacePoint values;
+        for (const ClaimRule& rule : s.rules) {
+          ClaimPoint values;
           for (const std::size_t o : rule.over) values.push_back(at[o]);
           if (!rule.holds(values)) return;
         }
@@ -176,7 +176,7 @@ TEST_CASE("certificate: random rules over random variables equal trying", "[cert
     };
     go(go, 0);
     INFO("world " << world);
-    const Certificate whole = certify(s, [&](SpaceValues v) {
+    const Certificate whole = certify(s, [&](ClaimValues v) {
       return all.contains(point(v)) ? Verdict::no_better : Verdict::missing;
     });
     CHECK(whole.status == Certificate::proven);
