@@ -32,7 +32,8 @@ class Search {
     for (const std::uint32_t pool : outer.stage_pool)
       values_.stage_pool.push_back(problem.cluster->pools[pool].name);
     for (const ast::Expr* e : given.require)
-      for (const ast::Expr* part : conjuncts(*e)) parts_.push_back(part);
+      for (const ast::Expr* part : conjuncts(*e))
+        if (!reads_derived(problem, *part)) parts_.push_back(part);  // else accept decides
     by_recomputed_ = inner.recomputes() && reads_recomputed();
   }
 
@@ -57,6 +58,7 @@ class Search {
   std::vector<std::int64_t> usual() const;
   std::optional<InnerSolution> priced(const std::vector<std::int64_t>& counts,
                                       const std::vector<std::int64_t>* recomputed);
+  InnerSolution lists(const Dealt&) const;
   std::optional<bool> holds(const ast::Expr&, const InnerSolution&) const;
   bool meets(const InnerSolution&, const std::vector<const ast::Expr*>&) const;
   bool acceptable(const InnerSolution&);
@@ -69,7 +71,7 @@ class Search {
   std::int64_t cutoff_;
   const CoupledBudget& budget_;
   LayoutValues values_;
-  std::vector<const ast::Expr*> parts_;     ///< every `and`'s operand
+  std::vector<const ast::Expr*> parts_;     ///< operands of `and`, but those that accept decides
   std::vector<const ast::Expr*> concrete_;  ///< of them, those that only lists decide
   bool by_recomputed_ = false;
   std::int64_t turned_away_ = 0;
@@ -138,7 +140,7 @@ bool Search::meets(const InnerSolution& s, const std::vector<const ast::Expr*>& 
 }
 
 bool Search::acceptable(const InnerSolution& s) {
-  if (meets(s, concrete_) && (!given_.accept || given_.accept(s))) return true;
+  if (!given_.accept || given_.accept(s)) return true;
   ++turned_away_;
   return false;
 }
@@ -160,8 +162,6 @@ void Search::solve() {
     result_.status = CoupledResult::none;
     return;
   }
-  // Which parts can be told to a solver is found out where one is needed; what reads derived
-  // numbers is accept's to decide, and everything else holds or not for lists at hand.
   if (try_simple_ways()) return;
   const std::int64_t below = result_.best ? result_.best->nanoseconds - 1 : cutoff_;
   tables_.emplace(inner_, by_recomputed_, below);
@@ -183,9 +183,7 @@ bool Search::try_simple_ways() {
     return true;
   }
   result_.lower_bound = free->nanoseconds;
-  concrete_ = parts_;
-  std::erase_if(concrete_, [&](const ast::Expr* e) { return reads_derived(problem_, *e); });
-  if (acceptable(*free)) {
+  if (meets(*free, parts_) && acceptable(*free)) {
     result_.best = free;
     result_.status = CoupledResult::optimal;
     return true;
@@ -193,7 +191,8 @@ bool Search::try_simple_ways() {
   const std::vector<std::int64_t> split = usual();
   if (split.empty()) return false;
   const std::optional<InnerSolution> of_split = priced(split, nullptr);
-  if (!of_split || of_split->nanoseconds > cutoff_ || *of_split == *free || !acceptable(*of_split))
+  if (!of_split || of_split->nanoseconds > cutoff_ || *of_split == *free ||
+      !meets(*of_split, parts_) || !acceptable(*of_split))
     return false;
   result_.best = of_split;
   if (of_split->nanoseconds > free->nanoseconds) return false;
@@ -204,23 +203,41 @@ bool Search::try_simple_ways() {
 void Search::require_conditions() {
   ListTerms terms(problem_, values_, query_->solver(), query_->stage_layers(),
                   inner_.recomputes() ? query_->recompute_layers() : std::vector<Linear>{});
-  std::vector<const ast::Expr*> left;
   for (const ast::Expr* part : parts_) {
     if (const std::optional<Term> term = terms.lower(*part))
       query_->solver().require(*term);
-    else if (std::find(concrete_.begin(), concrete_.end(), part) != concrete_.end())
-      left.push_back(part);
+    else
+      concrete_.push_back(part);
   }
-  concrete_ = std::move(left);
   if (!given_.stage_layers.empty()) query_->require_layers(given_.stage_layers);
   if (by_recomputed_ && !given_.recompute_layers.empty())
     query_->require_recomputed(given_.recompute_layers);
 }
 
+InnerSolution Search::lists(const Dealt& dealt) const {
+  InnerSolution out;
+  for (const std::int64_t n : dealt.counts) out.stage_layers.push_back(n * inner_.chunks());
+  if (inner_.recomputes()) out.recompute_layers = dealt.recomputed;
+  return out;
+}
+
+/// The conditions that only concrete lists decide are told to the solver where it breaks one: as
+/// what the entries that the condition names may not be together.
 CoupledQuery::Found Search::check(std::vector<Term> assumptions, std::int64_t nanoseconds) {
-  if (stopped()) return {};
   assumptions.push_back(query_->within(nanoseconds));
-  CoupledQuery::Found found = query_->check(units_left(), assumptions);
+  CoupledQuery::Found found;
+  for (;;) {
+    if (stopped() || turned_away_ >= budget_.turned_away) return {};
+    found = query_->check(units_left(), assumptions);
+    if (found.answer != Answer::sat) break;
+    const InnerSolution here = lists(found.dealt);
+    const auto broken = std::find_if(concrete_.begin(), concrete_.end(), [&](const ast::Expr* e) {
+      return !holds(*e, here).value_or(false);
+    });
+    if (broken == concrete_.end()) break;
+    ++turned_away_;
+    query_->block(found.dealt, entries_read(**broken));
+  }
   if (found.answer == Answer::sat && found.dealt.nanoseconds > nanoseconds)
     throw InternalError(
         fmt::format("a split of {} ns came out where at most {} ns were asked for\n{}",
@@ -322,12 +339,7 @@ void Search::ask() {
     if (!found || found->nanoseconds != attempt.dealt->nanoseconds)
       throw InternalError("the evaluator prices a split otherwise than the solver\n" +
                           query_->solver().smt2());
-    std::vector<const ast::Expr*> told;
-    for (const ast::Expr* part : parts_)
-      if (!reads_derived(problem_, *part) &&
-          std::find(concrete_.begin(), concrete_.end(), part) == concrete_.end())
-        told.push_back(part);
-    if (!meets(*found, told))
+    if (!meets(*found, parts_))
       throw InternalError("a split does not meet a condition that the solver was told\n" +
                           query_->solver().smt2());
     if (acceptable(*found)) {
@@ -336,7 +348,7 @@ void Search::ask() {
       return;
     }
     if (!attempt.proven || turned_away_ >= budget_.turned_away) return;
-    query_->block(*attempt.dealt);
+    query_->block(*attempt.dealt, {});
   }
 }
 

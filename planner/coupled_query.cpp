@@ -368,15 +368,18 @@ void CoupledQuery::require_recomputed(const std::vector<std::vector<std::int64_t
   require_one(recomputed_, lists, 1);
 }
 
-void CoupledQuery::block(const Dealt& dealt) {
+void CoupledQuery::block(const Dealt& dealt, const EntriesRead& read) {
   std::vector<Term> other;
-  for (std::size_t i = 0; i < counts_.size(); ++i) {
-    other.push_back(at_most(counts_[i], dealt.counts[i] - 1));
-    other.push_back(at_least(counts_[i], dealt.counts[i] + 1));
-    if (recomputed_.empty()) continue;
-    other.push_back(at_most(recomputed_[i], dealt.recomputed[i] - 1));
-    other.push_back(at_least(recomputed_[i], dealt.recomputed[i] + 1));
-  }
+  const auto differ = [&](const std::vector<Term>& of, const std::vector<std::int64_t>& values,
+                          const std::optional<std::set<std::size_t>>& entries) {
+    for (std::size_t i = 0; i < of.size(); ++i) {
+      if (entries && !entries->contains(i)) continue;
+      other.push_back(at_most(of[i], values[i] - 1));
+      other.push_back(at_least(of[i], values[i] + 1));
+    }
+  };
+  differ(counts_, dealt.counts, read.stage_layers);
+  differ(recomputed_, dealt.recomputed, read.recompute_layers);
   solver_.clause(other);
 }
 

@@ -46,8 +46,9 @@ class CoupledQuery {
   /// One of these lists of layers (recomputed layers) from now on.
   void require_layers(const std::vector<std::vector<std::int64_t>>&);
   void require_recomputed(const std::vector<std::vector<std::int64_t>>&);
-  /// Anything but this from now on.
-  void block(const Dealt&);
+  /// Anything but this from now on: another value of at least one entry of those, where there are
+  /// any, else of all.
+  void block(const Dealt&, const EntriesRead&);
 
   struct Found {
     smt::Answer answer = smt::Answer::unknown;
@@ -58,7 +59,6 @@ class CoupledQuery {
   std::int64_t most_nanoseconds() const { return most_; }
 
  private:
-  struct Grid;
   using Bound = std::pair<std::uint32_t, std::int64_t>;  ///< a term and a bound of it
 
   void deal();

@@ -24,11 +24,16 @@ struct Truth {
 };
 
 struct ListOf;
+/// A number over another one that is above 0.
+struct Quotient {
+  Linear over, under;
+};
 struct RangeOf {
   Linear from, to;
 };
 /// What an expression is. `eval::Value`: of no use here but to be compared as a whole (words).
-using Meaning = std::variant<Linear, Truth, RangeOf, std::shared_ptr<ListOf>, eval::Value>;
+using Meaning =
+    std::variant<Linear, Truth, Quotient, RangeOf, std::shared_ptr<ListOf>, eval::Value>;
 /// A list, or the members of a set.
 struct ListOf {
   bool set = false;
@@ -118,6 +123,38 @@ bool reads_derived(const Problem& problem, const ast::Expr& e) {
   });
 }
 
+namespace {
+
+void collect_entries(const ast::Expr& e, EntriesRead& out) {
+  const auto of = [&](const ast::Expr& list) -> std::optional<std::set<std::size_t>>* {
+    if (list.kind != ast::ExprKind::name) return nullptr;
+    if (list.text == "stage_layers") return &out.stage_layers;
+    if (list.text == "recompute_layers") return &out.recompute_layers;
+    return nullptr;
+  };
+  if (auto* list = of(e)) {
+    list->reset();
+    return;
+  }
+  if (e.kind == ast::ExprKind::index)
+    if (auto* list = of(e.arg(0)); list != nullptr && e.arg(1).kind == ast::ExprKind::number) {
+      const Rational& at = e.arg(1).quantity.value;
+      if (*list && at.is_integer() && at.sign() >= 0)
+        (*list)->insert(static_cast<std::size_t>(at.num()));
+      return;
+    }
+  for (const ast::Argument& argument : e.args)
+    if (argument.value) collect_entries(*argument.value, out);
+}
+
+}  // namespace
+
+EntriesRead entries_read(const ast::Expr& e) {
+  EntriesRead out{std::set<std::size_t>{}, std::set<std::size_t>{}};
+  collect_entries(e, out);
+  return out;
+}
+
 struct ListTerms::Impl {
   const Problem& problem;
   const LayoutValues& values;
@@ -144,7 +181,9 @@ struct ListTerms::Impl {
   Meaning call(const ast::Expr&);
   Meaning choose(const ast::Expr&);
   Linear index(const ast::Expr&);
-  Linear arithmetic(const ast::Expr&);
+  Meaning arithmetic(const ast::Expr&);
+  Linear product(const Linear&, const Linear&);
+  Truth less_equal(const Meaning& low, const Meaning& high);
   Truth logical(const ast::Expr&);
   Truth same(const Meaning&, const Meaning&);
   Truth contains(const Meaning&, const Meaning&);
@@ -254,6 +293,7 @@ Linear ListTerms::Impl::select(const Truth& c, const Linear& then, const Linear&
 
 Linear ListTerms::Impl::linear(const Meaning& m) {
   if (const auto* x = std::get_if<Linear>(&m)) return *x;
+  if (std::holds_alternative<Quotient>(m)) throw Opaque{};
   throw NoValue{};  // compile() has seen to kinds
 }
 
@@ -336,7 +376,7 @@ Meaning ListTerms::Impl::mean(const ast::Expr& e) {
 
 Meaning ListTerms::Impl::binary(const ast::Expr& e) {
   const auto compare = [&](const ast::Expr& low, const ast::Expr& high) {
-    return at_least_zero(minus(linear(high), linear(low)));
+    return less_equal(mean(low), mean(high));
   };
   switch (e.op) {
     case ast::Op::logical_and:
@@ -370,20 +410,57 @@ Meaning ListTerms::Impl::binary(const ast::Expr& e) {
   }
 }
 
-Linear ListTerms::Impl::arithmetic(const ast::Expr& e) {
-  const Linear a = linear(e.arg(0)), b = linear(e.arg(1));
+/// A quotient is compared by what is over it times what is under the other.
+Truth ListTerms::Impl::less_equal(const Meaning& low, const Meaning& high) {
+  const auto split = [&](const Meaning& m) {
+    if (const auto* q = std::get_if<Quotient>(&m)) return *q;
+    return Quotient{linear(m), number(1)};
+  };
+  const Quotient a = split(low), b = split(high);
+  return at_least_zero(minus(product(b.over, a.under), product(a.over, b.under)));
+}
+
+/// Of numbers neither of which is below 0 and which take few values, or one of which is known.
+Linear ListTerms::Impl::product(const Linear& a, const Linear& b) {
+  constexpr std::int64_t kMostPairs = 4096;
+  if (a.is_constant()) return scaled(b, a.constant);
+  if (b.is_constant()) return scaled(a, b.constant);
+  if (a.low.sign() < 0 || b.low.sign() < 0 || denominator(a) != 1 || denominator(b) != 1)
+    throw Opaque{};
+  const std::int64_t a0 = a.low.ceil().to_int64(), a1 = a.high.floor().to_int64();
+  const std::int64_t b0 = b.low.ceil().to_int64(), b1 = b.high.floor().to_int64();
+  if (a1 - a0 >= kMostPairs || b1 - b0 >= kMostPairs || (a1 - a0 + 1) * (b1 - b0 + 1) > kMostPairs)
+    throw Opaque{};
+  const Linear out = fresh(a.low * b.low, a.high * b.high);
+  const auto at_most = [&](const Linear& x, std::int64_t v) {
+    return at_least_zero(minus(number(v), x));
+  };
+  const auto at_least = [&](const Linear& x, std::int64_t v) {
+    return at_least_zero(minus(x, number(v)));
+  };
+  for (std::int64_t u = a0; u <= a1; ++u)
+    for (std::int64_t v = b0; v <= b1; ++v) {
+      require(join({at_most(a, u - 1), at_most(b, v - 1), at_least(out, u * v)}, false));
+      require(join({at_least(a, u + 1), at_least(b, v + 1), at_most(out, u * v)}, false));
+    }
+  return out;
+}
+
+Meaning ListTerms::Impl::arithmetic(const ast::Expr& e) {
+  const Linear a = linear(mean(e.arg(0))), b = linear(mean(e.arg(1)));
   switch (e.op) {
     case ast::Op::add:
       return plus(a, b);
     case ast::Op::subtract:
       return minus(a, b);
     case ast::Op::multiply:
-      if (a.is_constant()) return scaled(b, a.constant);
-      if (b.is_constant()) return scaled(a, b.constant);
-      throw Opaque{};
+      return product(a, b);
     case ast::Op::divide:
     case ast::Op::floor_divide: {
-      if (!b.is_constant()) throw Opaque{};
+      if (!b.is_constant()) {
+        if (e.op == ast::Op::divide && b.low.sign() > 0) return Quotient{a, b};
+        throw Opaque{};
+      }
       if (b.constant.is_zero()) throw NoValue{};
       const Linear quotient = scaled(a, Rational(1) / b.constant);
       return e.op == ast::Op::divide ? quotient : floor(quotient);
@@ -409,10 +486,10 @@ Truth ListTerms::Impl::logical(const ast::Expr& e) {
 }
 
 Truth ListTerms::Impl::same(const Meaning& a, const Meaning& b) {
-  if (std::holds_alternative<Linear>(a) && std::holds_alternative<Linear>(b)) {
-    const Linear difference = minus(std::get<Linear>(a), std::get<Linear>(b));
-    return join({at_least_zero(difference), at_least_zero(scaled(difference, -1))}, true);
-  }
+  const auto is_number = [](const Meaning& m) {
+    return std::holds_alternative<Linear>(m) || std::holds_alternative<Quotient>(m);
+  };
+  if (is_number(a) && is_number(b)) return join({less_equal(a, b), less_equal(b, a)}, true);
   if (std::holds_alternative<Truth>(a) && std::holds_alternative<Truth>(b)) {
     const Truth &p = std::get<Truth>(a), &q = std::get<Truth>(b);
     return join({join({not_(p), q}, false), join({p, not_(q)}, false)}, true);
@@ -429,8 +506,7 @@ Truth ListTerms::Impl::same(const Meaning& a, const Meaning& b) {
 
 Truth ListTerms::Impl::contains(const Meaning& value, const Meaning& of) {
   if (const auto* range = std::get_if<RangeOf>(&of)) {
-    const Linear x = linear(value);
-    return join({at_least_zero(minus(x, range->from)), at_least_zero(minus(range->to, x))}, true);
+    return join({less_equal(range->from, value), less_equal(value, range->to)}, true);
   }
   const auto* list = std::get_if<std::shared_ptr<ListOf>>(&of);
   if (list == nullptr) throw Opaque{};

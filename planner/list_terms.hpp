@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,11 @@ std::vector<const ast::Expr*> conjuncts(const ast::Expr&);
 /// Does it name stage_layers, recompute_layers?
 bool names_list(const ast::Expr&, std::string_view list);
 
+/// Which entries of the lists decide a condition; nullopt: any may.
+struct EntriesRead {
+  std::optional<std::set<std::size_t>> stage_layers, recompute_layers;
+};
+EntriesRead entries_read(const ast::Expr&);
 /// Does it name numbers that are known only once a layout is priced, or `bytes("…")`?
 bool reads_derived(const Problem&, const ast::Expr&);
 

@@ -27,7 +27,7 @@ std::string condition(std::mt19937& random, std::int64_t pp, std::int64_t layers
   const auto s = [&] { return fmt::format("stage_layers[{}]", stage()); };
   const auto r = [&] { return fmt::format("recompute_layers[{}]", stage()); };
   const auto k = [&] { return std::max<std::int64_t>(layers / pp, 1) + below(random, 3) - 1; };
-  switch (below(random, 26)) {
+  switch (below(random, 30)) {
     case 0:
       return fmt::format("max(stage_layers) - min(stage_layers) <= {}", below(random, 4));
     case 1:
@@ -78,6 +78,14 @@ std::string condition(std::mt19937& random, std::int64_t pp, std::int64_t layers
       return fmt::format("max(recompute_layers) >= {} or dp > 100", below(random, 3));
     case 24:
       return fmt::format("({} >= 2) == ({} >= 2)", s(), s());
+    case 25:
+      return fmt::format("{} / {} <= 1.{}", s(), s(), below(random, 9));
+    case 26:
+      return fmt::format("{} / {} in {{1, 2..3}}", s(), s());
+    case 27:
+      return fmt::format("{} * {} in {}..{}", s(), s(), k(), 4 + 3 * k());
+    case 28:
+      return fmt::format("mod({}, {}) == {}", s(), s(), below(random, 2));
     default:
       return fmt::format("sum(stage_layers) - 2 * {} >= {}", s(), k());
   }
