@@ -20,39 +20,62 @@ using smt::Term;
 
 constexpr std::size_t kFree = ~std::size_t{0};
 
-/// A rule as a table over the indices of its variables' values.
-struct Table {
+/// A place in a table over the indices of its variables' values: mixed radix, the first outermost.
+struct Radix {
   std::vector<std::size_t> over, sizes;
-  std::vector<char> allowed;  ///< mixed radix, the first variable outermost
 
+  Radix(const Claim& claim, std::vector<std::size_t> variables) : over(std::move(variables)) {
+    for (const std::size_t v : over) sizes.push_back(claim.variables[v].values.size());
+  }
+  std::size_t size() const {
+    std::size_t out = 1;
+    for (const std::size_t s : sizes) out *= s;
+    return out;
+  }
   std::size_t at(const std::vector<std::size_t>& chosen) const {
     std::size_t index = 0;
     for (std::size_t k = 0; k < over.size(); ++k) index = index * sizes[k] + chosen[over[k]];
     return index;
   }
+  /// The indices that place \a i stands for, in the order of `over`.
+  std::vector<std::size_t> indices(std::size_t i) const {
+    std::vector<std::size_t> out(over.size());
+    for (std::size_t k = over.size(); k-- > 0; i /= sizes[k]) out[k] = i % sizes[k];
+    return out;
+  }
 };
 
-/// The whole space in tables: what a variable follows from is a rule too.
+/// What a rule allows.
+struct Table {
+  Radix radix;
+  std::vector<char> allowed;
+};
+
+/// What follows for a variable.
+struct Function {
+  Radix radix;
+  std::size_t variable = 0;
+  std::vector<std::size_t> index;  ///< of its value; kFree: those do not go together
+};
+
+/// The whole claim in tables.
 class Tables {
  public:
-  explicit Tables(const Claim& claim) : claim_(claim), last_(claim.variables.size()) {
-    for (std::size_t v = 0; v < claim.variables.size(); ++v) {
-      const ClaimVariable& variable = claim.variables[v];
-      if (!variable.follows) continue;
-      std::vector<std::size_t> over = variable.from;
-      over.push_back(v);
-      add(std::move(over), [&](ClaimValues values) {
-        const std::optional<std::int64_t> is = variable.follows(values.first(values.size() - 1));
-        return is && *is == values.back();
-      });
-    }
-    for (const ClaimRule& rule : claim.rules) add(rule.over, rule.holds);
+  explicit Tables(const Claim& claim)
+      : claim_(claim), last_(claim.variables.size()), function_of_(claim.variables.size(), kFree) {
+    for (std::size_t v = 0; v < claim.variables.size(); ++v)
+      if (claim.variables[v].follows) add_function(v);
+    for (const ClaimRule& rule : claim.rules) add_rule(rule);
   }
 
-  const std::vector<Table>& all() const { return tables_; }
+  const std::vector<Table>& rules() const { return rules_; }
+  const std::vector<Function>& functions() const { return functions_; }
   bool allowed(const std::vector<std::size_t>& chosen) const {
-    return std::all_of(tables_.begin(), tables_.end(),
-                       [&](const Table& t) { return t.allowed[t.at(chosen)] != 0; });
+    return std::all_of(rules_.begin(), rules_.end(),
+                       [&](const Table& t) { return t.allowed[t.radix.at(chosen)] != 0; }) &&
+           std::all_of(functions_.begin(), functions_.end(), [&](const Function& f) {
+             return f.index[f.radix.at(chosen)] == chosen[f.variable];
+           });
   }
   /// Calls \a each with every allowed point that has the chosen indices of \a cube (kFree: any).
   /// False where \a each ended it.
@@ -63,37 +86,55 @@ class Tables {
   }
 
  private:
-  void add(std::vector<std::size_t> over, const std::function<bool(ClaimValues)>& holds) {
-    Table t;
-    t.over = std::move(over);
-    std::size_t size = 1, latest = 0;
-    for (const std::size_t v : t.over) {
-      t.sizes.push_back(claim_.variables[v].values.size());
-      size *= t.sizes.back();
-      latest = std::max(latest, v);
+  ClaimPoint values(const Radix& radix, std::size_t i) const {
+    ClaimPoint out;
+    const std::vector<std::size_t> indices = radix.indices(i);
+    for (std::size_t k = 0; k < indices.size(); ++k)
+      out.push_back(claim_.variables[radix.over[k]].values[indices[k]]);
+    return out;
+  }
+
+  void add_function(std::size_t v) {
+    const ClaimVariable& variable = claim_.variables[v];
+    Function f{Radix(claim_, variable.from), v, {}};
+    f.index.assign(f.radix.size(), kFree);
+    for (std::size_t i = 0; i < f.index.size(); ++i) {
+      const std::optional<std::int64_t> is = variable.follows(values(f.radix, i));
+      if (!is) continue;
+      const auto at = std::lower_bound(variable.values.begin(), variable.values.end(), *is);
+      if (at != variable.values.end() && *at == *is)
+        f.index[i] = static_cast<std::size_t>(at - variable.values.begin());
     }
-    t.allowed.resize(size);
-    ClaimPoint values(t.over.size());
-    for (std::size_t i = 0; i < size; ++i) {
-      std::size_t rest = i;
-      for (std::size_t k = t.over.size(); k-- > 0; rest /= t.sizes[k])
-        values[k] = claim_.variables[t.over[k]].values[rest % t.sizes[k]];
-      t.allowed[i] = holds(values) ? 1 : 0;
-    }
-    last_[latest].push_back(tables_.size());
-    tables_.push_back(std::move(t));
+    function_of_[v] = functions_.size();
+    functions_.push_back(std::move(f));
+  }
+
+  void add_rule(const ClaimRule& rule) {
+    Table t{Radix(claim_, rule.over), {}};
+    t.allowed.resize(t.radix.size());
+    for (std::size_t i = 0; i < t.allowed.size(); ++i)
+      t.allowed[i] = rule.holds(values(t.radix, i)) ? 1 : 0;
+    last_[*std::max_element(rule.over.begin(), rule.over.end())].push_back(rules_.size());
+    rules_.push_back(std::move(t));
   }
 
   bool walk(const std::vector<std::size_t>& cube,
             const std::function<bool(const std::vector<std::size_t>&)>& each, std::size_t depth,
             std::vector<std::size_t>& chosen) const {
     if (depth == cube.size()) return each(chosen);
-    const std::size_t size = claim_.variables[depth].values.size();
-    const std::size_t first = cube[depth] == kFree ? 0 : cube[depth];
-    const std::size_t end = cube[depth] == kFree ? size : first + 1;
+    std::size_t first = 0, end = claim_.variables[depth].values.size();
+    if (function_of_[depth] != kFree) {
+      const Function& f = functions_[function_of_[depth]];
+      first = f.index[f.radix.at(chosen)];
+      if (first == kFree || (cube[depth] != kFree && cube[depth] != first)) return true;
+      end = first + 1;
+    } else if (cube[depth] != kFree) {
+      first = cube[depth];
+      end = first + 1;
+    }
     for (chosen[depth] = first; chosen[depth] < end; ++chosen[depth]) {
       const bool here = std::all_of(last_[depth].begin(), last_[depth].end(), [&](std::size_t t) {
-        return tables_[t].allowed[tables_[t].at(chosen)] != 0;
+        return rules_[t].allowed[rules_[t].radix.at(chosen)] != 0;
       });
       if (here && !walk(cube, each, depth + 1, chosen)) return false;
     }
@@ -101,8 +142,10 @@ class Tables {
   }
 
   const Claim& claim_;
-  std::vector<Table> tables_;
-  std::vector<std::vector<std::size_t>> last_;  ///< tables by their latest variable
+  std::vector<Table> rules_;
+  std::vector<Function> functions_;
+  std::vector<std::vector<std::size_t>> last_;  ///< rules by their latest variable
+  std::vector<std::size_t> function_of_;        ///< by variable
 };
 
 /// The tables as clauses over one Boolean a value.
@@ -117,7 +160,16 @@ class Master {
       ++clauses_;
       is_.push_back(std::move(is));
     }
-    for (const Table& t : tables.all()) {
+    for (const Function& f : tables.functions())
+      for (std::size_t i = 0; i < f.index.size(); ++i) {
+        std::vector<Term> clause;
+        const std::vector<std::size_t> indices = f.radix.indices(i);
+        for (std::size_t k = 0; k < indices.size(); ++k)
+          clause.push_back(solver_.negate(is_[f.radix.over[k]][indices[k]]));
+        if (f.index[i] != kFree) clause.push_back(is_[f.variable][f.index[i]]);
+        add(clause);
+      }
+    for (const Table& t : tables.rules()) {
       std::vector<Term> literals;
       if (forbid(t, 0, 0, literals)) add({});
     }
@@ -151,26 +203,26 @@ class Master {
   /// Clauses for what a table forbids once its first variables have the values that index \a at
   /// says (\a literals: that they have not). True, and no clause, where that is everything.
   bool forbid(const Table& t, std::size_t depth, std::size_t at, std::vector<Term>& literals) {
-    if (depth == t.over.size()) return t.allowed[at] == 0;
+    if (depth == t.radix.over.size()) return t.allowed[at] == 0;
     std::vector<std::size_t> whole;
-    for (std::size_t i = 0; i < t.sizes[depth]; ++i) {
-      literals.push_back(solver_.negate(is_[t.over[depth]][i]));
-      if (forbid(t, depth + 1, at * t.sizes[depth] + i, literals)) whole.push_back(i);
+    for (std::size_t i = 0; i < t.radix.sizes[depth]; ++i) {
+      literals.push_back(solver_.negate(is_[t.radix.over[depth]][i]));
+      if (forbid(t, depth + 1, at * t.radix.sizes[depth] + i, literals)) whole.push_back(i);
       literals.pop_back();
     }
-    if (whole.size() == t.sizes[depth]) return true;
+    if (whole.size() == t.radix.sizes[depth]) return true;
     // Of the last variable, what remains is said at once: "or one of the others".
-    if (depth + 1 == t.over.size() && 2 * whole.size() > t.sizes[depth]) {
+    if (depth + 1 == t.radix.over.size() && 2 * whole.size() > t.radix.sizes[depth]) {
       std::vector<Term> clause = literals;
-      for (std::size_t i = 0; i < t.sizes[depth]; ++i)
+      for (std::size_t i = 0; i < t.radix.sizes[depth]; ++i)
         if (!std::binary_search(whole.begin(), whole.end(), i))
-          clause.push_back(is_[t.over[depth]][i]);
+          clause.push_back(is_[t.radix.over[depth]][i]);
       add(clause);
       return false;
     }
     for (const std::size_t i : whole) {
       std::vector<Term> clause = literals;
-      clause.push_back(solver_.negate(is_[t.over[depth]][i]));
+      clause.push_back(solver_.negate(is_[t.radix.over[depth]][i]));
       add(clause);
     }
     return false;

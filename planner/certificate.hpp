@@ -30,7 +30,7 @@ struct ClaimVariable {
 /// What some variables must meet.
 struct ClaimRule {
   std::string name;
-  std::vector<std::size_t> over;  ///< ascending; few, since every combination is looked at
+  std::vector<std::size_t> over;  ///< each once; few, since every combination is looked at
   std::function<bool(ClaimValues)> holds;
 };
 

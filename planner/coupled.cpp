@@ -19,6 +19,9 @@ using smt::Term;
 
 /// The first step beyond a bound that is tried is that part of it.
 constexpr std::int64_t kFirstGap = 512;
+/// Units that a question may take which need not be answered; twice as many after each that was
+/// not.
+constexpr std::int64_t kFirstShare = 100'000;
 
 class Search {
  public:
@@ -52,7 +55,8 @@ class Search {
   Attempt fastest();
   void first_of_equals(Dealt&);
   bool lower_lists(Dealt&, bool layers, std::vector<Term> fixed);
-  CoupledQuery::Found check(std::vector<Term> assumptions, std::int64_t nanoseconds);
+  CoupledQuery::Found check(std::vector<Term> assumptions, std::int64_t nanoseconds,
+                            std::int64_t units);
   void require_conditions();
 
   std::vector<std::int64_t> usual() const;
@@ -75,6 +79,7 @@ class Search {
   std::vector<const ast::Expr*> concrete_;  ///< of them, those that only lists decide
   bool by_recomputed_ = false;
   std::int64_t turned_away_ = 0;
+  std::int64_t share_ = kFirstShare;
   std::optional<StageTables> tables_;
   std::optional<CoupledQuery> query_;
   CoupledResult result_;
@@ -223,12 +228,14 @@ InnerSolution Search::lists(const Dealt& dealt) const {
 
 /// The conditions that only concrete lists decide are told to the solver where it breaks one: as
 /// what the entries that the condition names may not be together.
-CoupledQuery::Found Search::check(std::vector<Term> assumptions, std::int64_t nanoseconds) {
+CoupledQuery::Found Search::check(std::vector<Term> assumptions, std::int64_t nanoseconds,
+                                  std::int64_t units) {
+  const std::int64_t end = query_->solver().units() + std::min(units, units_left());
   assumptions.push_back(query_->within(nanoseconds));
   CoupledQuery::Found found;
   for (;;) {
     if (stopped() || turned_away_ >= budget_.turned_away) return {};
-    found = query_->check(units_left(), assumptions);
+    found = query_->check(end - query_->solver().units(), assumptions);
     if (found.answer != Answer::sat) break;
     const InnerSolution here = lists(found.dealt);
     const auto broken = std::find_if(concrete_.begin(), concrete_.end(), [&](const ast::Expr* e) {
@@ -245,7 +252,9 @@ CoupledQuery::Found Search::check(std::vector<Term> assumptions, std::int64_t na
   return found;
 }
 
-/// The fastest way that was not turned away yet, from result_.lower_bound on.
+/// The fastest way that was not turned away yet, from result_.lower_bound on. A question that is
+/// not answered for its share of the units is left, and asked again with all that remain at the
+/// end.
 Search::Attempt Search::fastest() {
   const std::int64_t most =
       std::min(query_->most_nanoseconds(), result_.best ? result_.best->nanoseconds - 1 : cutoff_);
@@ -255,25 +264,34 @@ Search::Attempt Search::fastest() {
   // Upwards from the bound until there is one …
   for (std::int64_t gap = 0; !out.dealt; gap = gap == 0 ? 1 + low / kFirstGap : 4 * gap) {
     const std::int64_t asked = gap >= most - low ? most : low + gap;
-    CoupledQuery::Found found = check({}, asked);
-    if (found.answer == Answer::unknown) return out;
-    if (found.answer == Answer::sat)
+    CoupledQuery::Found found = check({}, asked, asked == most ? units_left() : share_);
+    if (found.answer == Answer::sat) {
       out.dealt = std::move(found.dealt);
-    else if (asked == most)
-      return {std::nullopt, true};
-    else
+    } else if (found.answer == Answer::unsat) {
+      if (asked == most) return {std::nullopt, true};
       low = asked + 1;
+    } else if (asked == most || units_left() <= 0) {
+      return out;
+    } else {
+      share_ *= 2;
+    }
   }
   // … then down to it.
-  while (low < out.dealt->nanoseconds) {
-    const std::int64_t gap = out.dealt->nanoseconds - low;
-    const std::int64_t asked = gap > low / 1024 ? low + gap / 2 : out.dealt->nanoseconds - 1;
-    CoupledQuery::Found found = check({}, asked);
-    if (found.answer == Answer::unknown) return out;
-    if (found.answer == Answer::sat)
+  for (std::int64_t from = low; low < out.dealt->nanoseconds;) {
+    const std::int64_t best = out.dealt->nanoseconds, gap = best - from;
+    const std::int64_t asked = gap > from / 1024 ? from + gap / 2 : best - 1;
+    CoupledQuery::Found found = check({}, asked, gap <= 1 ? units_left() : share_);
+    if (found.answer == Answer::sat) {
       out.dealt = std::move(found.dealt);
-    else
-      low = asked + 1;
+      from = std::min(from, out.dealt->nanoseconds);
+    } else if (found.answer == Answer::unsat) {
+      low = from = asked + 1;
+    } else if (gap <= 1 || units_left() <= 0) {
+      return out;
+    } else {
+      from = asked + 1;
+      share_ *= 2;
+    }
   }
   out.proven = true;
   return out;
@@ -289,7 +307,7 @@ bool Search::lower_lists(Dealt& dealt, bool layers, std::vector<Term> fixed) {
       std::vector<Term> assumptions = fixed;
       assumptions.push_back(layers ? query_->layers_at_most(i, entry() - 1)
                                    : query_->recomputed_at_most(i, entry() - 1));
-      CoupledQuery::Found found = check(std::move(assumptions), most);
+      CoupledQuery::Found found = check(std::move(assumptions), most, units_left());
       if (found.answer == Answer::unknown) return false;
       if (found.answer == Answer::unsat) break;
       dealt = std::move(found.dealt);
@@ -314,7 +332,7 @@ void Search::first_of_equals(Dealt& dealt) {
   };
   bool done = false;
   if (const std::vector<std::int64_t> split = usual(); !split.empty() && by_recomputed_) {
-    CoupledQuery::Found found = check(pinned(split), dealt.nanoseconds);
+    CoupledQuery::Found found = check(pinned(split), dealt.nanoseconds, units_left());
     done = found.answer == Answer::sat;
     if (done) dealt = std::move(found.dealt);
     if (found.answer == Answer::unknown) result_.first_of_equals = false;

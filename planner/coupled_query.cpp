@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "lang/diagnostics.hpp"
 
@@ -16,6 +17,8 @@ using smt::Term;
 
 /// Bounds of the sum for so many slowest paces are told to the solver.
 constexpr std::size_t kMostThresholds = 48;
+/// Where lines below a table touch it, in quarters of the layers of a mean stage.
+constexpr std::array<std::int64_t, 5> kEdgesAt = {2, 4, 5, 6, 8};
 
 /// Cells of one count that say the same, on neighbouring offsets but for those that hold no cell.
 struct Group {
@@ -49,7 +52,9 @@ CoupledQuery::CoupledQuery(const StageTables& tables, const Composition& composi
   deal();
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     forbid_gaps(i);
-    if (tables_.by_recomputed()) allow_recomputed(i);
+    if (!tables_.by_recomputed()) continue;
+    allow_recomputed(i);
+    cut_below(i, recomputed_[i], true);
   }
   price();
 }
@@ -227,6 +232,42 @@ void CoupledQuery::bound_below(std::size_t stage, Term what, bool tail) {
     }
 }
 
+/// Lines that the pace (or the least recomputation) of a stage lies above, whatever its layers:
+/// they follow from the rest, and spare the solver from adding up what every single stage could
+/// hold.
+void CoupledQuery::cut_below(std::size_t stage, Term what, bool recomputed) {
+  std::map<std::int64_t, std::int64_t> least;
+  for (const StageCell& c : tables_.of(static_cast<std::int64_t>(stage))) {
+    const std::int64_t v = recomputed ? c.first().recomputed : c.first().pace;
+    const auto [it, fresh] = least.try_emplace(c.count, v);
+    it->second = std::min(it->second, v);
+  }
+  // The lower convex hull.
+  std::vector<std::pair<std::int64_t, std::int64_t>> hull;
+  for (const auto& p : least) {
+    const auto above = [&] {
+      const auto &a = hull[hull.size() - 2], &b = hull.back();
+      return Int128{b.second - a.second} * (p.first - a.first) >=
+             Int128{p.second - a.second} * (b.first - a.first);
+    };
+    while (hull.size() >= 2 && above()) hull.pop_back();
+    hull.push_back(p);
+  }
+  // Of its edges, those around as many layers as a stage holds.
+  std::set<std::size_t> edges;
+  for (const std::int64_t quarters : kEdgesAt) {
+    const std::int64_t at = tables_.round() * quarters / (4 * tables_.stages());
+    std::size_t e = 0;
+    while (e + 2 < hull.size() && hull[e + 1].first <= at) ++e;
+    if (e + 1 < hull.size()) edges.insert(e);
+  }
+  for (const std::size_t e : edges) {
+    const Int128 dn = hull[e + 1].first - hull[e].first, dv = hull[e + 1].second - hull[e].second;
+    const std::array<Product, 2> line = {Product{dn, what}, Product{-dv, counts_[stage]}};
+    solver_.require(solver_.at_least(solver_.sum(line), dn * hull[e].second - dv * hull[e].first));
+  }
+}
+
 /// The time of a step: see Composition.
 void CoupledQuery::price() {
   const std::size_t stages = counts_.size();
@@ -262,6 +303,7 @@ void CoupledQuery::price() {
     for (std::size_t i = 0; i < stages; ++i) {
       const Term t = solver_.integer(fmt::format("pace_{}", i), paces[i].first, paces[i].second);
       bound_below(i, t, false);
+      cut_below(i, t, false);
       parts.push_back({1, t});
     }
     solver_.require(solver_.equal(sum, solver_.sum(parts)));

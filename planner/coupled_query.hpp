@@ -67,6 +67,7 @@ class CoupledQuery {
   void price();
   void bound_below(std::size_t stage, smt::Term what, bool tail);
   void relate_sum_to_slowest(smt::Term sum);
+  void cut_below(std::size_t stage, smt::Term what, bool recomputed);
   smt::Term offset(std::size_t stage);
   smt::Term literal(smt::Term atom);
   smt::Term at_least(smt::Term, std::int64_t);

@@ -274,6 +274,8 @@ TEST_CASE("dealing layers under conditions equals trying every list", "[planner]
     l.vpp = layers == rounds ? 1 : 2;
     l.recompute = recompute ? kFullRecompute : RecomputeMode{0};
     resolve(p, l);
+    l.stage_layers.clear();  // they would be pinned
+    l.recompute_layers.clear();
     if (l.microbatches % pp != 0) l.vpp = 1, l.schedule = Schedule::one_f_one_b;
     // Memory as large as the fastest way needs, and around it.
     inner.set(l);
