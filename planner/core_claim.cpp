@@ -50,6 +50,7 @@ class Builder {
   std::optional<std::uint64_t> reads(const Choice&) const;
   std::int64_t number(const eval::Value&, const Env&) const;
   void require_job();
+  void require(const std::string& name, Expr);
   /// The claim's variables that some of a layout's are read from; the last holds for what follows.
   std::vector<std::size_t> sources(std::uint64_t variables) const;
   void set(Env&, std::size_t variable, std::int64_t value) const;
@@ -334,28 +335,38 @@ void Builder::cut_batch() {
        [](ClaimValues v) { return v[1] == 1 || v[2] % v[0] == 0; });
 }
 
-/// The job's requirements that read nothing else.
+/// The job's requirements that read nothing else: of "a and b" each on its own.
 void Builder::require_job() {
   Diagnostics ignored;  // compile() has reported what is wrong with conditions
   for (const Condition& c : job_.require) {
     const std::optional<Lowered> lowered = lower_condition(*p_.module, job_, *c.expr, ignored);
-    if (!lowered || !lowered->expr || (lowered->variables & ~known_) != 0) continue;
-    const std::vector<std::size_t> over = sources(lowered->variables);
-    const auto holds = [this, over, e = *lowered->expr](ClaimValues v) {
-      Env env;
-      env[Var::gpus_per_node] = p_.cluster->pools.front().gpus_per_node;
-      for (std::size_t i = 0; i < over.size(); ++i) set(env, over[i], v[i]);
-      try {
-        return !p_.module->pool().eval(e, env).is_zero();
-      } catch (const ArithmeticError&) {
-        return false;  // without a value it is not met
-      }
-    };
-    if (!over.empty())
-      rule(c.name, over, holds);
-    else if (!holds({}))
-      rule(c.name, {at(Knob::nodes)}, [](ClaimValues) { return false; });
+    if (lowered && lowered->expr) require(c.name, *lowered->expr);
   }
+}
+
+void Builder::require(const std::string& name, Expr e) {
+  const ExprPool& pool = p_.module->pool();
+  if (pool.node(e) == ExprPool::Node::min && pool.is_boolean(e)) {
+    for (const Expr operand : pool.operands(e)) require(name, operand);
+    return;
+  }
+  const std::uint64_t reads = pool.depends_on(e);
+  if ((reads & ~known_) != 0) return;
+  const std::vector<std::size_t> over = sources(reads);
+  const auto holds = [this, over, e](ClaimValues v) {
+    Env env;
+    env[Var::gpus_per_node] = p_.cluster->pools.front().gpus_per_node;
+    for (std::size_t i = 0; i < over.size(); ++i) set(env, over[i], v[i]);
+    try {
+      return !p_.module->pool().eval(e, env).is_zero();
+    } catch (const ArithmeticError&) {
+      return false;  // without a value it is not met
+    }
+  };
+  if (!over.empty())
+    rule(name, over, holds);
+  else if (!holds({}))
+    rule(name, {at(Knob::nodes)}, [](ClaimValues) { return false; });
 }
 
 CoreClaim Builder::build() {

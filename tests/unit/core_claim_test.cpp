@@ -111,7 +111,7 @@ TEST_CASE("the claim of a proof has the job's values and requirements", "[certif
            "tp in {2, pp}",
        })
     compare(text(nodes, "llama3_8b", fmt::format("seq = 8Ki  batch = 64  {}", rest)));
-  for (const char* rest : {"ep = tp", "etp = 1  require expert_dp >= 2", "ep in {1, 2, 3, 8}"})
+  for (const char* rest : {"ep = tp", "etp = 1  require ep >= 2", "ep in {1, 2, 3, 8}"})
     compare(text(nodes, "mixtral_8x7b", fmt::format("seq = 8Ki  batch = 64  {}", rest)));
   compare(
       "cluster c { gpu = h100_sxm  nodes = 2  gpus_per_node = 8 }\n"
