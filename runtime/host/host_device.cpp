@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lang/diagnostics.hpp"
+#include "runtime/host/op_family.hpp"
 
 namespace plimsoll::runtime::host {
 
@@ -198,6 +199,11 @@ float* HostDevice::open_gradient(const Frame& frame, ValueId v, std::int64_t mic
   Tensor& t = tensors_.at(id);
   if (!t.written) std::memset(t.at, 0, static_cast<std::size_t>(t.bytes));
   t.written = true;
+  // What an op made of it before it was allocated (see Device::run()).
+  if (const auto early = loose_.find({micro_batch, s, true}); early != loose_.end()) {
+    add_to(floats(id), early->second.data(), static_cast<std::int64_t>(early->second.size()));
+    loose_.erase(early);
+  }
   return floats(id);
 }
 

@@ -19,7 +19,7 @@ std::string why_not_on_host(const Problem& p, const Layout& l) {
     return fmt::format("the host computes in fp32; this job's precision is {}", p.job->precision);
   bool frozen = false;
   for (const Op& op : p.program->ops) {
-    if (op.kind == OpKind::mamba2 || op.kind == OpKind::relative_bias || op.inputs.size() > 3)
+    if (op.kind == OpKind::relative_bias || op.inputs.size() > 3)
       return fmt::format(
           "the host does not compute {} yet",
           op.inputs.size() > 3 ? "attention with a tensor of biases" : plimsoll::name(op.kind));
@@ -27,6 +27,8 @@ std::string why_not_on_host(const Problem& p, const Layout& l) {
       return "the host does not drop tokens: experts with a capacity";
     if (op.kind == OpKind::merge && (l.cp > 1 || l.sp))
       return "the host does not merge images where cp or sp divides the sequence";
+    if (op.kind == OpKind::mamba2 && (l.cp > 1 || l.tp > op.groups))
+      return "the host does not compute mamba2 where cp divides the sequence, or tp its groups";
     for (const WeightId w : op.weights) frozen = frozen || !p.inventory.facts.trained[w];
   }
   if (frozen && l.zero >= 3) return "the host does not divide frozen weights by zero = 3";

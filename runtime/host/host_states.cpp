@@ -230,6 +230,7 @@ float HostStates::initial(const Entry& e, std::int64_t element) const {
         return static_cast<float>(0.1 * x);
     return static_cast<float>(1 + 0.1 * x);
   }
+  if (w.name == "D") return static_cast<float>(1 + 0.1 * x);  // mamba2's
   if (w.role == Role::embedding) return static_cast<float>(x / std::sqrt(double(w.cols)));
   if (w.dims < 2) return static_cast<float>(0.1 * x);
   return static_cast<float>(x / std::sqrt(static_cast<double>(w.rows)));

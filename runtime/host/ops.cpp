@@ -64,6 +64,7 @@ std::int64_t stream_of(const Program& program, const Value& v) {
     case OpKind::merge:                         \
       return merge_##direction##_op(c);         \
     case OpKind::mamba2:                        \
+      return mamba_##direction##_op(c);         \
     case OpKind::relative_bias:                 \
       break;                                    \
   }                                             \

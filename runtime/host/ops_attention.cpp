@@ -104,6 +104,96 @@ Gathered<T> gather_context(OpCall<T>& c, Attention<T>& a, const T* k, const T* v
   return all;
 }
 
+/// Of \a x, rows of this rank with all heads: the rows of all context-parallel ranks with this
+/// one's share of the heads. And back.
+template <class T>
+std::vector<T> to_heads(const OpCall<T>& c, const T* x, std::int64_t rows, std::int64_t width) {
+  const std::int64_t cp = c.shapes->cp, part = width / cp;
+  std::vector<T> sent(static_cast<std::size_t>(rows * width)), received(sent.size());
+  for (std::int64_t r = 0; r < cp; ++r)
+    for (std::int64_t i = 0; i < rows; ++i)
+      std::copy_n(x + i * width + r * part, part, sent.data() + (r * rows + i) * part);
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(cp), rows * part);
+  c.groups->cp.all_to_all(sent.data(), counts, received.data(), counts);
+  return received;
+}
+template <class T>
+void from_heads(const OpCall<T>& c, const std::vector<T>& x, std::int64_t rows, std::int64_t width,
+                T* to) {
+  const std::int64_t cp = c.shapes->cp, part = width / cp;
+  std::vector<T> received(x.size());
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(cp), rows * part);
+  c.groups->cp.all_to_all(x.data(), counts, received.data(), counts);
+  for (std::int64_t r = 0; r < cp; ++r)
+    for (std::int64_t i = 0; i < rows; ++i)
+      add_to(to + i * width + r * part, received.data() + (r * rows + i) * part, part);
+}
+
+/// The shape of this rank's heads over whole sequences (Jacobs et al. 2023).
+template <class T>
+void take_heads(OpCall<T>& c, Attention<T>& a) {
+  AttentionShape& s = a.shape;
+  const std::int64_t cp = c.shapes->cp, rank = c.shapes->rank.cp;
+  if (s.heads % cp != 0 || s.kv_heads % cp != 0)
+    throw InternalError("heads do not divide over the context-parallel ranks that exchange them");
+  for (std::int64_t r = 0; r < cp; ++r)
+    for (const std::int64_t p : context_positions(c.in(1).tokens, cp, r))
+      a.all_positions.push_back(p);
+  s.q_positions = s.k_positions = &a.all_positions;
+  s.heads /= cp;
+  s.kv_heads /= cp;
+  if (!a.slopes.empty()) a.slopes.erase(a.slopes.begin(), a.slopes.begin() + rank * s.heads);
+  if (!a.sinks.empty()) s.sinks = a.sinks.data() + rank * s.heads;
+}
+
+template <class T>
+void exchange_forward(OpCall<T>& c, Attention<T>& a, const T* k, const T* v) {
+  const std::int64_t q_rows = a.shape.q_rows(), k_rows = a.shape.k_rows();
+  take_heads(c, a);
+  const std::vector<T> q_heads = to_heads(c, c.inputs[0], q_rows, c.in(0).width);
+  const std::vector<T> k_heads = to_heads(c, k, k_rows, c.in(1).width);
+  const std::vector<T> v_heads = to_heads(c, v, k_rows, c.in(2).width);
+  const std::int64_t heads = a.shape.heads * c.shapes->cp, width = heads * a.shape.v_width;
+  std::vector<T> out(static_cast<std::size_t>(q_rows * width));
+  std::vector<T> lse(static_cast<std::size_t>(q_rows * heads));
+  AttentionKept<T> kept;
+  kept.lse = lse.data();
+  attention_forward(a.shape, q_heads.data(), k_heads.data(), v_heads.data(), out.data(), kept);
+  std::fill_n(c.output, q_rows * width, T(0));
+  from_heads(c, out, q_rows, width, c.output);
+  T* to = c.part("lse");
+  std::vector<T> unwanted(lse.size());
+  if (to) std::fill_n(to, q_rows * heads, T(0));
+  from_heads(c, lse, q_rows, heads, to ? to : unwanted.data());
+}
+
+template <class T>
+void exchange_backward(OpCall<T>& c, Attention<T>& a, AttentionSaved<T> saved) {
+  const std::int64_t q_rows = a.shape.q_rows(), k_rows = a.shape.k_rows();
+  take_heads(c, a);
+  const std::int64_t heads = a.shape.heads * c.shapes->cp, width = heads * a.shape.v_width;
+  const std::vector<T> q = to_heads(c, saved.q, q_rows, c.in(0).width);
+  const std::vector<T> k = to_heads(c, saved.k, k_rows, c.in(1).width);
+  const std::vector<T> v = to_heads(c, saved.v, k_rows, c.in(2).width);
+  const std::vector<T> output = to_heads(c, saved.output, q_rows, width);
+  const std::vector<T> lse = to_heads(c, saved.lse, q_rows, heads);
+  const std::vector<T> doutput = to_heads(c, c.output_gradient, q_rows, width);
+  saved = {};
+  saved.q = q.data();
+  saved.k = k.data();
+  saved.v = v.data();
+  saved.output = output.data();
+  saved.lse = lse.data();
+  std::vector<T> dq(q.size()), dk(k.size()), dv(v.size());
+  T* dsinks = c.what().sinks ? c.dw(0) : nullptr;
+  attention_backward(a.shape, saved, doutput.data(), dq.data(), dk.data(), dv.data(),
+                     dsinks ? dsinks + c.shapes->rank.cp * a.shape.heads : nullptr);
+  std::vector<T> unwanted(std::max({dq.size(), dk.size(), dv.size()}));
+  from_heads(c, dq, q_rows, c.in(0).width, c.dx(0) ? c.dx(0) : unwanted.data());
+  from_heads(c, dk, k_rows, c.in(1).width, c.dx(1) ? c.dx(1) : unwanted.data());
+  from_heads(c, dv, k_rows, c.in(2).width, c.dx(2) ? c.dx(2) : unwanted.data());
+}
+
 /// Flash attention with keys and values passed around a ring: each rank's output is put together
 /// from those of the blocks by their log-sums (Liu et al. 2023).
 template <class T>
@@ -238,7 +328,10 @@ void attention_backward_op(OpCall<T>& c) {
     if (s.drop > 0) saved.mask = c.template part<std::int8_t>("mask");
     if (!saved.probs || (s.drop > 0 && !saved.mask)) saved_too_little(c.what());
   }
-  if (c.shapes->cp > 1 && c.facts->flash) return ring_backward(c, a, saved, c.dx(1), c.dx(2));
+  if (c.shapes->cp > 1 && c.facts->flash) {
+    if (!c.facts->ring) return exchange_backward(c, a, saved);
+    return ring_backward(c, a, saved, c.dx(1), c.dx(2));
+  }
   T* dsinks = c.what().sinks ? c.dw(0) : nullptr;
   if (c.shapes->cp == 1)
     return attention_backward(s, saved, c.output_gradient, c.dx(0), c.dx(1), c.dx(2), dsinks);

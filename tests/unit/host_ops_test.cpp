@@ -273,3 +273,29 @@ TEST_CASE("host: experts, from each thing that gives the routing back", "[host]"
         check(b, {}, [&](HostChain& chain) { chain.facts.balanced = balanced; });
       }
 }
+
+TEST_CASE("host: mamba2 from either set", "[host]") {
+  for (const std::int64_t groups : {1, 2}) {
+    ProgramBuilder b = builder();
+    const ValueId x = b.value(5);
+    Op op;
+    op.kind = OpKind::mamba2;
+    op.inputs = {x};
+    op.heads = 4;
+    op.head_dim = 2;
+    op.state = 3;
+    op.groups = groups;
+    op.conv = 3;
+    const std::int64_t inner = 8, both = 2 * groups * 3;
+    op.weights = {b.weight("in_proj", Role::linear, 5, 2 * inner + both + 4, Split::column, groups),
+                  b.weight("conv", Role::other, 3, inner + both, Split::column, groups),
+                  b.weight("conv", Role::bias, 1, inner + both, Split::column, groups),
+                  b.weight("dt_bias", Role::bias, 1, 4, Split::column, groups),
+                  b.weight("A", Role::other, 1, 4, Split::column, groups),
+                  b.weight("D", Role::other, 1, 4, Split::column, groups),
+                  b.weight("norm", Role::norm, 1, inner, Split::column, groups),
+                  b.weight("out_proj", Role::linear, inner, 5, Split::row, groups)};
+    b.op(op, 5, Split::none);
+    check(b);
+  }
+}

@@ -230,6 +230,31 @@ TEST_CASE("host run: ZeRO", "[host]") {
 
 TEST_CASE("host run: context parallelism", "[host]") {
   check_layouts(kLlama, {{2, "cp = 2"}, {4, "cp = 4  mbs = 2"}});
+  // Heads exchanged instead of keys and values passed around.
+  const Priced one = price(plan_text(kLlama, 1, ""));
+  const HostRun expected = run(one);
+  HostOptions o = options();
+  o.ring = false;
+  for (const auto& [gpus, layout] :
+       {std::pair{2, "cp = 2"}, std::pair{4, "cp = 2  mbs = 2  zero = 3"}}) {
+    INFO(layout);
+    const Priced p = price(plan_text(kLlama, gpus, layout));
+    const HostRun found = run(p, o);
+    check_equal(p, expected, found);
+    check_memory(p, found);
+  }
+}
+
+TEST_CASE("host run: mamba2 beside attention", "[host]") {
+  const Case hybrid{
+      "model tiny {\n  x = embedding(32, 16)\n  repeat 2 {\n"
+      "    x = x + mamba2(rmsnorm(x), heads = 4, head_dim = 4, state = 3, groups = 2)\n"
+      "    x = x + gqa(rmsnorm(x), 4, 2, 4)\n  }\n"
+      "  loss = cross_entropy(linear(rmsnorm(x), 32, split = column, name = head))\n}",
+      ""};
+  check_layouts(
+      hybrid,
+      {{2, "tp = 2"}, {2, "tp = 2  sp = true"}, {4, "pp = 2  zero = 1"}, {1, "recompute = full"}});
 }
 
 TEST_CASE("host run: mixtures of everything on 8 ranks", "[host]") {
