@@ -22,6 +22,7 @@ constexpr std::string_view kShortPage =
   plimsoll plan FILE       the best layout of a job, and what comes close
   plimsoll bill FILE       what fills each GPU at one layout, item by item
   plimsoll timeline FILE   what a GPU holds over a step, drawn, and why it peaks there
+  plimsoll verify FILE     the ranks' steps run, and what was seen beside the bill
   plimsoll check FILE      look for mistakes; say what the file declares
   plimsoll fmt FILE        the file in canonical form
 
@@ -40,6 +41,17 @@ std::optional<double> time_in_seconds(const std::string& text) try {
   const auto unit = find_unit(digits == text.size() ? "s" : text.substr(digits));
   if (!value || value->sign() <= 0 || !unit || unit->dimension != kSeconds) return std::nullopt;
   return (*value * unit->scale).to_double();
+} catch (const ArithmeticError&) {
+  return std::nullopt;
+}
+
+/// "2GiB", "500MB" (glued, as the shell wants it) in bytes; nullopt where it is no size above 0.
+std::optional<std::int64_t> size_in_bytes(const std::string& text) try {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const auto value = Rational::parse(text.substr(0, digits));
+  const auto unit = find_unit(digits == text.size() ? "B" : text.substr(digits));
+  if (!value || value->sign() <= 0 || !unit || unit->dimension != kBytes) return std::nullopt;
+  return (*value * unit->scale).floor().to_int64();
 } catch (const ArithmeticError&) {
   return std::nullopt;
 }
@@ -91,6 +103,16 @@ class Parser {
     whole_number(timeline, "--rank", 0, options_.rank,
                  "The rank to watch; else the first of the fullest stage");
     json(timeline);
+    auto* verify =
+        command("verify", "Run the ranks' steps; set what was predicted beside what was seen");
+    job(verify);
+    verify->add_option("--layout", options_.layout,
+                       "The layout to run; else the file's only one, else the plan's best");
+    words(verify, "--device", {"dry", "host", "cuda"}, options_.device,
+          "dry counts (as if unsaid), host computes in memory, cuda on a GPU");
+    ranks(verify);
+    bytes(verify, "--limit", options_.limit, "Memory that the run may take, such as 2GiB");
+    json(verify);
     auto* format = command("fmt", "The file in canonical form, on standard output");
     format->add_flag("--write", options_.write, "Change the files in place instead");
     format->add_flag("--check", options_.check,
@@ -151,6 +173,44 @@ class Parser {
             fmt::format("{} expects a time such as 30s or 2min, found '{}'", name, text));
     };
     to->add_option_function<std::string>(name, read, description)->type_name("TIME");
+  }
+  static void bytes(CLI::App* to, const std::string& name, std::optional<std::int64_t>& number,
+                    const std::string& description) {
+    const auto read = [=, &number](const std::string& text) {
+      number = size_in_bytes(text);
+      if (!number)
+        throw CLI::ValidationError(
+            fmt::format("{} expects a size such as 2GiB or 500MB, found '{}'", name, text));
+    };
+    to->add_option_function<std::string>(name, read, description)->type_name("SIZE");
+  }
+  static void words(CLI::App* to, const std::string& name, const std::vector<std::string>& known,
+                    std::string& word, const std::string& description) {
+    const auto read = [=, &word](const std::string& text) {
+      if (!contains(known, text))
+        throw CLI::ValidationError(
+            fmt::format("{} expects {}, found '{}'", name, fmt::join(known, " or "), text));
+      word = text;
+    };
+    to->add_option_function<std::string>(name, read, description)->type_name("WORD");
+  }
+  void ranks(CLI::App* to) {
+    const auto read = [this](const std::string& text) {
+      std::int64_t rank = 0;
+      const char* end = text.data() + text.size();
+      const auto [at, error] = std::from_chars(text.data(), end, rank);
+      const bool number = error == std::errc() && at == end && rank >= 0;
+      if (!number && text != "worst" && text != "all")
+        throw CLI::ValidationError(
+            fmt::format("--ranks expects worst, all or the number of a rank, found '{}'", text));
+      options_.ranks.kind = number            ? runtime::RankChoice::one
+                            : text == "worst" ? runtime::RankChoice::worst
+                                              : runtime::RankChoice::all;
+      options_.ranks.rank = rank;
+    };
+    to->add_option_function<std::string>(
+          "--ranks", read, "worst: the first of the fullest stage (as if unsaid), all, or a number")
+        ->type_name("WHICH");
   }
   void json(CLI::App* to) {
     to->add_flag("--json", options_.json, "Print one JSON object instead");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/report_style.hpp"
+#include "runtime/verify.hpp"
 
 namespace plimsoll::cli {
 
@@ -35,6 +36,9 @@ struct Options {
   std::optional<double> timeout;       ///< plan: seconds by the clock
   std::vector<std::string> on;         ///< plan: other GPUs to set beside the file's
   bool pareto = false;                 ///< plan: step time against headroom
+  std::string device = "dry";          ///< verify: dry, host, cuda
+  runtime::RankChoice ranks;           ///< verify
+  std::optional<std::int64_t> limit;   ///< verify: bytes that the device may take
   bool json = false;
   bool write = false;  ///< fmt: in place
   bool check = false;  ///< fmt: only say whether it would change
@@ -66,5 +70,6 @@ Outcome bill(const Options&, const Terminal&);
 Outcome plan(const Options&, const Terminal&);
 Outcome explain(const Options&, const Terminal&);
 Outcome timeline(const Options&, const Terminal&);
+Outcome verify(const Options&, const Terminal&);
 
 }  // namespace plimsoll::cli

@@ -33,7 +33,7 @@ struct StepPoint {
   std::int32_t chunk = 0;         ///< of the stage
   std::int64_t micro_batch = -1;  ///< from 0, of the replica's; -1 outside passes
   std::uint32_t segment = kNone;  ///< of the program
-  OpId op = kNone;                ///< that runs or ran last in the segment
+  OpId op = kNone;                ///< that runs or ran last in the segment; kNone: none has yet
   bool recomputing = false;       ///< a forward inside a backward
 };
 

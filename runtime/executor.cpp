@@ -106,14 +106,15 @@ bool Executor::wanted(const PlannedState& s) const {
 }
 
 void Executor::make(std::size_t state) {
+  for (std::size_t i = 0; i < plan_.states[state].pieces.size(); ++i) make_piece(state, i);
+}
+
+void Executor::make_piece(std::size_t state, std::size_t piece) {
   const PlannedState& planned = plan_.states[state];
-  TensorInfo info = row_info(TensorInfo::state, planned.row, 0);
+  TensorInfo info = row_info(TensorInfo::state, planned.row, planned.pieces[piece]);
+  info.piece = piece;
   info.pieces = planned.pieces.size();
-  for (const std::int64_t bytes : planned.pieces) {
-    info.bytes = bytes;
-    states_[state].push_back(device_.allocate(info));
-    ++info.piece;
-  }
+  states_[state].push_back(device_.allocate(info));
 }
 
 void Executor::drop(std::size_t state) {
@@ -131,8 +132,20 @@ void Executor::enter(StepPart part) {
   }
   for (std::size_t i = 0; i < states_.size(); ++i)
     if (!wanted(plan_.states[i])) drop(i);
-  for (std::size_t i = 0; i < states_.size(); ++i)
-    if (wanted(plan_.states[i]) && states_[i].empty() && !plan_.states[i].grows) make(i);
+  std::vector<std::size_t> together;  // an optimizer makes a parameter's states before the next's
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const PlannedState& s = plan_.states[i];
+    if (!wanted(s) || !states_[i].empty() || s.grows) continue;
+    if (s.item->category == Category::moments)
+      together.push_back(i);
+    else
+      make(i);
+  }
+  for (std::size_t piece = 0; !together.empty(); ++piece) {
+    for (const std::size_t i : together) make_piece(i, piece);
+    std::erase_if(together,
+                  [&](std::size_t i) { return plan_.states[i].pieces.size() <= piece + 1; });
+  }
 }
 
 /// Gradients that a step's first backward of a segment leaves.
@@ -194,6 +207,7 @@ void Executor::forward_slot(std::int32_t c) {
   const PlannedChunk& chunk = plan_.chunks[index];
   at_.chunk = c;
   at_.micro_batch = begun_[index]++;
+  at_.segment = at_.op = kNone;
   enter(StepPart::forward);
   alive_[index].push_back({at_.micro_batch, {}});
   share(at_.micro_batch);
@@ -212,6 +226,7 @@ void Executor::backward_slot(std::int32_t c) {
   const bool whole = plan_.layout.vpp > 1;  // of several chunks gradients are there at once
   at_.chunk = c;
   at_.micro_batch = alive_[index].front().number;
+  at_.segment = at_.op = kNone;
   any_backward_ = true;
   enter(StepPart::backward);
   for (const PlannedShared& s : plan_.shared) {

@@ -52,6 +52,7 @@ class Executor {
   void enter(StepPart);
   bool wanted(const PlannedState&) const;
   void make(std::size_t state);
+  void make_piece(std::size_t state, std::size_t piece);
   void drop(std::size_t state);
   void grow(const PlannedSegment&);
   void settle_grown();

@@ -46,6 +46,7 @@ void Executor::pass(const PlannedChunk& chunk, std::size_t index, MicroBatch& mi
   SegmentFrame& frame = micro_batch.frames[index];
   const bool whole_weights = plan_.layout.zero < 3;
   at_.segment = s.segment;
+  at_.op = kNone;
   if (!whole_weights) exchange(Exchange::gather_weights, s.segment);
   begin_pass(chunk, index, micro_batch);
   play(s, frame);

@@ -8,6 +8,21 @@
 
 namespace plimsoll::runtime {
 
+AllocatorOptions allocator_options(const Problem& problem) {
+  AllocatorOptions options;
+  const auto given = problem.job->switches.find("segments");
+  if (given != problem.job->switches.end()) {
+    const auto* word = given->second.as<eval::Word>();
+    options.expandable_segments = word != nullptr && word->text == "expandable";
+  } else if (problem.framework != nullptr) {
+    const auto param = problem.framework->params.find("segments");
+    options.expandable_segments = param != problem.framework->params.end() &&
+                                  param->second.value != nullptr &&
+                                  param->second.value->text == "expandable";
+  }
+  return options;
+}
+
 ReplayResult replay(const Problem& problem, const Layout& layout, std::int64_t stage,
                     const AllocatorOptions& options, int steps, std::int64_t capacity) {
   const StagePlan plan(problem, layout, rank_in_stage(layout, 0, stage));

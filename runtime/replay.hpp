@@ -35,6 +35,10 @@ struct ReplayResult {
   std::optional<ReplayFailure> failure;  ///< nothing was played after it
 };
 
+/// How the job's framework has its allocator set: a framework or job with `segments = expandable`
+/// runs with expandable segments.
+AllocatorOptions allocator_options(const Problem&);
+
 /// Plays \a steps optimizer steps of a training job's stage by the executor on the dry device, over
 /// an allocator. Moments are made at the end of step 1, so two steps are the least that shows a
 /// steady state (FSDP R23). A value that one segment hands to the next keeps its block. Each item

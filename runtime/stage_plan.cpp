@@ -138,7 +138,7 @@ void StagePlan::plan_states() {
     state.when = presence(row.lifetime);
     state.grows = state.when.accumulates && row.place.kind != Place::stage;
     state.total = st.bytes.live;
-    state.pieces = state_pieces(problem, layout, cost, row, st.bytes.live, model.env());
+    state.pieces = state_pieces(problem, layout, place, cost, row, st.bytes.live, model.env());
     states.push_back(std::move(state));
   }
   for (const ItemRows& rows : cost.growing)

@@ -140,6 +140,12 @@ std::vector<LiveLine> lines_of(const StagePlan& plan, const std::vector<std::int
 std::string point_name(const Problem& p, const StepPoint& at) {
   if (at.part == StepPart::update || at.part == StepPart::between)
     return std::string(name(at.part));
+  if (at.segment == kNone) return std::string(name(at.part));
+  if (at.op == kNone) {
+    const Segment& s = p.program->segments[at.segment];
+    return s.is_layer ? fmt::format("{} of layer {}", name(at.part), s.layer)
+                      : std::string(name(at.part));
+  }
   return moment_name(p, at.segment, at.op, at.part == StepPart::backward, at.recomputing);
 }
 

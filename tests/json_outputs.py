@@ -114,7 +114,19 @@ def adds_up(timeline):
     return found
 
 
-CHECKS = {"bill": sums, "timeline": adds_up}
+def agreement(verification):
+    """Where a verification's differences are not those of its bytes."""
+    found = [f"rank {rank['rank']}: the difference is not observed less predicted" for rank in verification["ranks"]
+             if rank["difference"] != rank["observed_bytes"] - rank["predicted_bytes"]]
+    worst = max((abs(rank["difference"]) for rank in verification["ranks"]), default=0)
+    if abs(verification["worst_difference"]) != worst:
+        found.append("worst_difference is not a rank's")
+    if verification["agrees"] != (worst == 0 and "failure" not in verification):
+        found.append("agrees does not follow from the ranks")
+    return found
+
+
+CHECKS = {"bill": sums, "timeline": adds_up, "verify": agreement}
 
 
 def by_package(schema):
@@ -147,7 +159,7 @@ def main():
     parser.add_argument("examples", type=pathlib.Path, nargs="+", help="folders of .plan files")
     options = parser.parse_args()
     readers = {}
-    for kind in ("bill", "plan", "timeline"):
+    for kind in ("bill", "plan", "timeline", "verify"):
         schema = json.loads((options.schemas / f"{kind}.schema.json").read_text(encoding="utf-8"))
         readers[kind] = by_package(schema) if options.jsonschema else lambda answer, s=schema: violations(answer, s, s)
         if readers[kind] is None:

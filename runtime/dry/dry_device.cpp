@@ -10,10 +10,18 @@
 namespace plimsoll::runtime {
 
 DryDevice::DryDevice(const StagePlan& plan, Allocator* allocator)
-    : plan_(plan), allocator_(allocator), rows_(plan.problem.inventory.items.size() + 1, 0) {}
+    : plan_(plan),
+      allocator_(allocator),
+      construction_(plan, allocator),
+      rows_(plan.problem.inventory.items.size() + 1, 0) {}
 
 BlockId DryDevice::block(const TensorInfo& info) {
   if (!allocator_) return kNoBlock;
+  if (!begun_) construction_.begin();
+  begun_ = true;
+  const bool buffer = info.kind == TensorInfo::state &&
+                      (info.category == Category::weights || info.category == Category::gradients);
+  if (!buffer) construction_.end();
   const std::optional<BlockId> got = allocator_->allocate(info.bytes, info.stream);
   if (got) return *got;
   const std::string name =
@@ -50,6 +58,7 @@ void DryDevice::free(TensorId id) {
   PLIMSOLL_ASSERT(t.bytes > 0);
   add(t, -t.bytes);
   if (t.block != kNoBlock) allocator_->free(t.block);
+  t.block = kNoBlock;
   t.bytes = 0;
   --tensors_;
   vacant_.push_back(id);
@@ -64,6 +73,7 @@ void DryDevice::shrink(TensorId id, std::int64_t bytes) {
   t.bytes -= bytes;
   if (t.block == kNoBlock) return;
   allocator_->free(t.block);
+  t.block = kNoBlock;
   TensorInfo info;
   info.bytes = t.bytes;
   info.row = t.row;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "runtime/construction.hpp"
 #include "runtime/device.hpp"
 #include "runtime/stage_plan.hpp"
 
@@ -66,6 +67,8 @@ class DryDevice final : public Device {
 
   const StagePlan& plan_;
   Allocator* allocator_;
+  Construction construction_;
+  bool begun_ = false;  ///< the first tensor was asked for
   std::vector<Tensor> table_;
   std::vector<TensorId> vacant_;
   std::int64_t live_ = 0, most_live_ = 0, tensors_ = 0, most_tensors_ = 0;

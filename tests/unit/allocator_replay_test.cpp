@@ -88,12 +88,14 @@ TEST_CASE("a replay that runs out of memory says where", "[replay]") {
   CHECK(less.failure->reserved <= enough.peak_requested - 1);
 }
 
-/// The runs of measured_test.cpp; what torch measured on each stage's ranks: most allocated over
-/// the ranks (equal within 0.01 %), least and most reserved, GiB (SimuMax 4dcaae5,
-/// docs/b200/b200_release_v1.2_summary.json, per-rank figures).
-TEST_CASE("reserved over allocated, beside published runs on B200", "[replay][measured]") {
+/// The runs of measured_test.cpp; what torch measured on each rank: most allocated over the ranks
+/// of a stage (equal within 0.01 %), and reserved of each rank, GiB (SimuMax 4dcaae5,
+/// docs/b200/b200_release_v1.2_summary.json, per-rank figures). Runs of 4, 8 and 32 micro-batches
+/// have equal figures there and stand once.
+TEST_CASE("reserved bytes, beside published runs on B200", "[replay][measured]") {
   struct Stage {
-    double allocated, least, most;
+    double allocated;
+    std::vector<double> reserved;  ///< by rank
   };
   struct Run {
     const char* name;
@@ -105,22 +107,61 @@ TEST_CASE("reserved over allocated, beside published runs on B200", "[replay][me
   const char* const llama = "llama3_70b { layers = 12 }";
   const char* const deepseek = "deepseek_v2 { layers = 4  capacity = 1 }";
   const std::vector<Run> runs = {
-      {"pp 2", llama, 4096, "pp = 2", {{66.552, 69.072, 70.885}, {62.968, 63.416, 64.221}}},
-      {"tp 2", llama, 4096, "tp = 2", {{60.680, 62.070, 62.525}}},
-      {"tp 4", llama, 4096, "tp = 4", {{39.072, 40.086, 40.176}}},
-      {"tp 8", llama, 4096, "tp = 8", {{28.286, 29.117, 29.117}}},
-      {"tp 2, cp 4, 32k", llama, 32768, "tp = 2  cp = 4", {{68.428, 70.109, 70.332}}},
-      {"cp 8, 32k", llama, 32768, "cp = 8", {{104.509, 107.430, 111.939}}},
-      {"tp 2, cp 4, 128k", llama, 131072, "tp = 2  cp = 4", {{112.668, 117.854, 121.396}}},
-      {"cp 8, 128k", llama, 131072, "cp = 8", {{147.988, 158.625, 159.648}}},
-      {"ep 8", deepseek, 4096, "ep = 8", {{45.635, 48.648, 48.791}}},
+      {"pp 2",
+       llama,
+       4096,
+       "pp = 2",
+       {{66.552, {69.072, 69.914, 70.885, 69.234}}, {62.968, {64.221, 63.896, 63.416, 63.467}}}},
+      {"tp 2",
+       llama,
+       4096,
+       "tp = 2",
+       {{60.680, {62.416, 62.416, 62.070, 62.070, 62.281, 62.281, 62.525, 62.525}}}},
+      {"tp 4",
+       llama,
+       4096,
+       "tp = 4",
+       {{39.072, {40.113, 40.086, 40.086, 40.086, 40.117, 40.176, 40.117, 40.176}}}},
+      {"tp 8",
+       llama,
+       4096,
+       "tp = 8",
+       {{28.286, {29.117, 29.117, 29.117, 29.117, 29.117, 29.117, 29.117, 29.117}}}},
+      {"tp 2, cp 4, 32k",
+       llama,
+       32768,
+       "tp = 2  cp = 4",
+       {{68.428, {70.242, 70.242, 70.109, 70.109, 70.115, 70.115, 70.332, 70.332}}}},
+      {"cp 8, 32k",
+       llama,
+       32768,
+       "cp = 8",
+       {{104.509, {109.678, 108.854, 108.490, 108.625, 107.430, 108.387, 108.635, 111.939}}}},
+      {"tp 2, cp 4, 128k",
+       llama,
+       131072,
+       "tp = 2  cp = 4",
+       {{112.668, {120.920, 120.920, 121.396, 121.396, 120.629, 120.629, 117.854, 117.854}}}},
+      {"cp 8, 128k",
+       llama,
+       131072,
+       "cp = 8",
+       {{147.988, {158.773, 158.625, 158.812, 159.062, 158.812, 158.812, 159.500, 159.648}}}},
+      {"ep 8",
+       deepseek,
+       4096,
+       "ep = 8",
+       {{45.635, {48.771, 48.771, 48.678, 48.650, 48.791, 48.648, 48.771, 48.771}}}},
       {"ep 4, pp 2",
        deepseek,
        4096,
        "ep = 4  pp = 2",
-       {{31.585, 33.834, 33.947}, {44.703, 46.967, 47.047}}},
+       {{31.585, {33.834, 33.836, 33.947, 33.881}}, {44.703, {47.047, 47.047, 46.967, 47.023}}}},
   };
-  std::cout << "reserved / allocated: replayed, plain and expandable; measured, least and most\n";
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  double sum = 0, worst = 0, factor_sum = 0, factor_worst = 0;
+  int ranks = 0;
+  std::cout << "reserved, GiB: replayed, measured, error; with the factor of the search\n";
   for (const Run& run : runs) {
     const Priced p = price(fmt::format(
         "model m = {}\ncluster c {{ gpu = b200  nodes = 1  gpus_per_node = 8 }}\n"
@@ -128,21 +169,34 @@ TEST_CASE("reserved over allocated, beside published runs on B200", "[replay][me
         "  cp_comm = a2a }}\nlayout l {{ zero = 1  mbs = 1  {} }}\n",
         run.model, run.seq, run.layout));
     REQUIRE(p.bill.stages.size() == run.measured.size());
-    for (std::size_t s = 0; s < run.measured.size(); ++s) {
-      INFO(run.name << ", stage " << s);
-      double ratio[2];
-      for (int mode = 0; mode < 2; ++mode) {
-        const ReplayResult r = replay(*p.problem, p.layout, static_cast<std::int64_t>(s),
-                                      mode ? expandable() : AllocatorOptions{});
+    std::int64_t rank = 0;
+    for (const Stage& stage : run.measured)
+      for (const double measured : stage.reserved) {
+        INFO(run.name << ", rank " << rank);
+        const StagePlan plan(*p.problem, p.layout, rank);
+        const StageBill& b = p.bill.stages[static_cast<std::size_t>(plan.place.stage)];
+        const ReplayResult r = replay(plan, AllocatorOptions{});
         REQUIRE(!r.failure);
-        CHECK(r.peak_requested == live(p.bill.stages[s]));
+        CHECK(r.peak_requested == live(b));
         CHECK(r.peak_reserved >= r.peak_allocated);
-        ratio[mode] = static_cast<double>(r.peak_reserved) / static_cast<double>(r.peak_allocated);
-        CHECK(ratio[mode] < 1.15);
+        const auto error = [&](double bytes) { return 100 * (bytes / kGiB / measured - 1); };
+        const double own = error(static_cast<double>(r.peak_reserved));
+        const double factor = error(static_cast<double>(b.reserved_bytes));
+        std::cout << fmt::format(
+            "  {:18} rank {}  {:8.3f} {:8.3f} {:+6.2f} %  {:+6.2f} %   allocated {:8.3f} {:8.3f}\n",
+            run.name, rank, static_cast<double>(r.peak_reserved) / kGiB, measured, own, factor,
+            static_cast<double>(r.peak_allocated) / kGiB, stage.allocated);
+        sum += std::abs(own);
+        worst = std::max(worst, std::abs(own));
+        factor_sum += std::abs(factor);
+        factor_worst = std::max(factor_worst, std::abs(factor));
+        ++ranks;
+        ++rank;
       }
-      const Stage& m = run.measured[s];
-      std::cout << fmt::format("  {:18} stage {}  {:.3f} {:.3f}   {:.3f} {:.3f}\n", run.name, s,
-                               ratio[0], ratio[1], m.least / m.allocated, m.most / m.allocated);
-    }
   }
+  std::cout << fmt::format(
+      "  {} ranks: mean {:.2f} %, worst {:.2f} %; with the factor mean {:.2f} %, worst {:.2f} %\n",
+      ranks, sum / ranks, worst, factor_sum / ranks, factor_worst);
+  CHECK(sum / ranks <= 2);
+  CHECK(worst <= 4);
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+#include <fmt/format.h>
+
+#include "cli/command.hpp"
+#include "cli/problem.hpp"
+#include "lang/module.hpp"
+#include "planner/report_bill.hpp"
+#include "runtime/report_verify.hpp"
+
+namespace plimsoll::cli {
+
+namespace {
+
+/// Runs the ranks on the device that was asked for, or says why that cannot be.
+std::variant<runtime::Verification, Outcome> run_on_device(const Options& options,
+                                                           const Problem& problem, const Bill& bill,
+                                                           const runtime::RankChoice& choice) {
+  if (options.device == "dry")
+    return runtime::verify_dry(problem, bill, runtime::chosen_ranks(bill, choice), options.limit);
+  return user_error(fmt::format("this build cannot run on the device '{}'", options.device),
+                    "'--device dry' counts, and runs anywhere");
+}
+
+}  // namespace
+
+Outcome verify(const Options& options, const Terminal& terminal) {
+  return with_problem(
+      options, terminal, [&](const Problem& problem, Diagnostics& diags) -> Outcome {
+        if (problem.job->serve)
+          return user_error(
+              fmt::format("'{}' serves; only training steps are run", problem.job->name),
+              "name a train job with --job, or ask 'plimsoll bill'");
+        return with_bill(
+            problem, options, diags, [&](const Layout& layout, const Bill& bill) -> Outcome {
+              const std::int64_t ranks = runtime::rank_count(layout);
+              if (options.ranks.kind == runtime::RankChoice::one && options.ranks.rank >= ranks)
+                return user_error(
+                    fmt::format("there is no rank {}; the layout has {}", options.ranks.rank,
+                                ranks),
+                    fmt::format("give --ranks worst, all, or a number from 0 to {}", ranks - 1));
+              auto ran = run_on_device(options, problem, bill, options.ranks);
+              if (auto* cannot = std::get_if<Outcome>(&ran)) return std::move(*cannot);
+              const auto& seen = std::get<runtime::Verification>(ran);
+              return {seen.agrees ? kDone : kDisagreed,
+                      options.json ? report::verify_json(problem, seen)
+                                   : report::verify_text(report::heading(problem, layout), bill,
+                                                         problem, seen, terminal.style),
+                      ""};
+            });
+      });
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+#include "planner/report_json.hpp"
+#include "runtime/report_verify.hpp"
+#include "runtime/timeline.hpp"
+
+namespace plimsoll::report {
+
+namespace {
+
+using runtime::Difference;
+using runtime::RankCheck;
+
+Json differences(const std::vector<Difference>& list) {
+  Json out = Json::array();
+  for (const Difference& d : list) {
+    Json line;
+    line["name"] = d.name;
+    line["category"] = name(d.category);
+    line["predicted_bytes"] = d.predicted;
+    line["observed_bytes"] = d.observed;
+    line["difference"] = d.observed - d.predicted;
+    out.push_back(std::move(line));
+  }
+  return out;
+}
+
+Json rank(const RankCheck& r) {
+  Json out;
+  out["rank"] = r.rank;
+  out["stage"] = r.stage;
+  out["predicted_bytes"] = r.predicted;
+  out["observed_bytes"] = r.observed;
+  out["difference"] = r.difference();
+  out["reserved_bytes"] = r.reserved;
+  out["predicted_moment"] = r.predicted_moment;
+  out["observed_moment"] = r.observed_moment;
+  if (r.difference() != 0) {
+    out["categories"] = differences(r.categories);
+    out["items"] = differences(r.items);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string verify_json(const Problem& p, const runtime::Verification& v) {
+  Json out;
+  out["schema"] = "plimsoll.verify/1";
+  out["device"] = v.device;
+  out["ranks"] = Json::array();
+  for (const RankCheck& r : v.ranks) out["ranks"].push_back(rank(r));
+  out["worst_difference"] = v.worst_difference;
+  out["agrees"] = v.agrees;
+  if (v.failure) {
+    Json& f = out["failure"];
+    f["rank"] = v.failure->rank;
+    f["tensor"] = v.failure->tensor;
+    f["bytes"] = v.failure->bytes;
+    f["step"] = v.failure->at.step;
+    f["moment"] =
+        v.failure->at.step == 0 ? "before the first step" : runtime::point_name(p, v.failure->at);
+    f["live_bytes"] = v.failure->live;
+    f["reserved_bytes"] = v.failure->reserved;
+    for (std::size_t i = 0; i < kCategoryCount; ++i)
+      if (v.failure->categories[i] > 0)
+        f["categories"][std::string(name(static_cast<Category>(i)))] = v.failure->categories[i];
+  }
+  return out.dump(2) + '\n';
+}
+
+}  // namespace plimsoll::report

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/peak.hpp"
+#include "runtime/dry/dry_device.hpp"
+
+/// What was predicted beside what was seen: a bill's live bytes, and those of its ranks' steps on
+/// a device.
+namespace plimsoll::runtime {
+
+/// Where a rank could not have a tensor, and what was live then.
+struct VerifyFailure {
+  std::int64_t rank = 0;
+  std::string tensor;
+  std::int64_t bytes = 0;
+  StepPoint at;
+  std::int64_t live = 0, reserved = 0;
+  CategoryBytes categories{};
+};
+
+/// What a device saw of a rank's first two steps.
+struct Observation {
+  std::int64_t rank = 0;
+  LivePeak peak;
+  std::int64_t reserved = 0;  ///< segments of the allocator at most
+};
+
+/// One line of the difference.
+struct Difference {
+  std::string name;
+  Category category = Category::activations;
+  std::int64_t predicted = 0, observed = 0;
+};
+
+struct RankCheck {
+  std::int64_t rank = 0, stage = 0;
+  std::int64_t predicted = 0, observed = 0, reserved = 0;
+  std::string predicted_moment, observed_moment;
+  /// Where the bytes differ: by item, the largest difference first, and by category.
+  std::vector<Difference> items, categories;
+  std::int64_t difference() const { return observed - predicted; }
+};
+
+struct Verification {
+  std::string device;
+  std::vector<RankCheck> ranks;
+  std::int64_t worst_difference = 0;  ///< of the largest absolute value
+  bool agrees = true;
+  std::optional<VerifyFailure> failure;  ///< then `ranks` are those that came to an end
+};
+
+/// Which ranks of a layout are looked at.
+struct RankChoice {
+  enum Kind { worst, all, one } kind = worst;  ///< worst: the first of the fullest stage
+  std::int64_t rank = 0;                       ///< one
+};
+std::vector<std::int64_t> chosen_ranks(const Bill&, const RankChoice&);
+
+/// Sets observations beside the bill of their stages.
+Verification compare(const Problem&, const Bill&, std::string device,
+                     const std::vector<Observation>&);
+
+/// Plays two steps of each rank on the dry device, over the framework's allocator, which has
+/// \a limit bytes (nullopt: as many as it asks for). Ranks of one stage whose optimizer states are
+/// cut alike are played once.
+Verification verify_dry(const Problem&, const Bill&, const std::vector<std::int64_t>& ranks,
+                        std::optional<std::int64_t> limit);
+
+}  // namespace plimsoll::runtime
