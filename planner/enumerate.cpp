@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <tuple>
 
 #include "lang/diagnostics.hpp"
+#include "planner/coupled.hpp"
 #include "planner/inner.hpp"
 #include "planner/judge.hpp"
 #include "planner/space.hpp"
@@ -18,6 +20,13 @@ namespace plimsoll {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// What one search may ask of the solver in all, in its own units (some seconds), and how many ways
+/// of dealing layers a condition that only a priced layout decides may turn away: of one outer
+/// layout, and in all. Past that the answer is the best found, with a gap.
+constexpr std::int64_t kSolverUnits = 40'000'000;
+constexpr std::int64_t kTurnedAway = 16;
+constexpr std::int64_t kMostTurnedAway = 800;
 
 /// Stages as even as can be, and where layers are recomputed, all of them.
 bool usual_lists(const Layout& l) {
@@ -97,8 +106,13 @@ class Search {
   void look_into(const Entry&);
   void solve_leaf(const Entry&);
   void solve_with_lists(const Entry&, Layout);
+  const std::vector<const Condition*>& coupling_of(const Entry&);
+  void walk_front(const Entry&, const Layout&, std::int64_t cap, bool one);
+  void push_coupled(const Entry&, const Layout&, std::int64_t ns);
+  void solve_coupled_stages(const Entry&, const Layout&);
   /// Prices what was found; false where it breaks a requirement.
   bool settle(const Layout&, const Entry&);
+  Priced priced(const Layout&);
   bool is_without_recompute(const Layout&);
   void give_up_preferences(const Entry&);
   std::int64_t cap_of(const Layout&, const Entry&);
@@ -129,6 +143,11 @@ class Search {
   std::uint64_t numbered_ = 0;
   const Entry* from_ = nullptr;  ///< the core whose leaves are being pushed
   std::vector<Priced> best_;     ///< sorted
+  std::map<std::uint64_t, std::vector<const Condition*>> coupling_;  ///< by preferences kept
+  std::int64_t solver_units_ = kSolverUnits, turned_away_ = kMostTurnedAway;  ///< left
+  /// Ways off the front of time and peak were not looked at, and the objective may like them.
+  bool open_objective_ = false;
+  double undecided_ = kInfinity;  ///< the least score of what the solver left open
   std::string unpriced_;         ///< why the first layout without a price has none
   PlanResult result_;
 };
@@ -257,8 +276,10 @@ void Search::give_up_preferences(const Entry& e) {
 }
 
 void Search::solve_leaf(const Entry& e) {
-  ++result_.evaluated;
-  give_up_preferences(e);
+  if (e.kind == Entry::leaf) {
+    ++result_.evaluated;
+    give_up_preferences(e);
+  }
   const Layout outer = space_.layout(e.point);
   space_.set_env(outer);
   const auto& layers = space_.domains().stage_layers;
@@ -293,7 +314,14 @@ void Search::solve_with_lists(const Entry& e, Layout l) {
   switch (judge_.aim()) {
     case Aim::time:
       inner_.set(l, cap);
+      if (e.kind == Entry::coupled) return solve_coupled_stages(e, l);
       found = solve(inner_, problem_, cutoff_of(e));
+      if (found && !coupling_of(e).empty()) {
+        // Without the conditions that couple stages: what the best of them is at least.
+        if (settle(with(*found), e)) return;
+        if (judge_.asks_of_priced(e.kept)) walk_front(e, l, cap, true);
+        return push_coupled(e, l, found->nanoseconds);
+      }
       break;
     case Aim::memory: {
       const bool by_peak = full() && judge_.objective() == "peak" && e.kept == 0;
@@ -302,25 +330,86 @@ void Search::solve_with_lists(const Entry& e, Layout l) {
       break;
     }
     case Aim::both:
-    case Aim::opaque: {
-      // Along the front of time and peak, from the fastest to the smallest.
-      std::int64_t below = cap;
-      for (;;) {
-        inner_.set(l, below);
-        const auto next = solve(inner_, problem_);
-        if (!next) return;
-        settle(with(*next), e);
-        const auto peak = static_cast<std::int64_t>(pricer_.peak(with(*next)).bytes);
-        if (peak <= 0 || must_stop()) return;
-        below = peak - 1;
-      }
-    }
+    case Aim::opaque:
+      return walk_front(e, l, cap, false);
   }
   if (found) settle(with(*found), e);
 }
 
-bool Search::settle(const Layout& l, const Entry& e) {
-  if (is_without_recompute(l)) return false;
+/// Settles the ways along the front of time and peak, from the fastest to the smallest; only as far
+/// as the first that meets the requirements where \a one will do.
+void Search::walk_front(const Entry& e, const Layout& l, std::int64_t cap, bool one) {
+  open_objective_ = open_objective_ || (!one && judge_.aim() == Aim::opaque &&
+                                        (l.pp > 1 || l.recompute == kFullRecompute));
+  for (std::int64_t below = cap; !must_stop();) {
+    inner_.set(l, below);
+    const auto next = solve(inner_, problem_, one ? cutoff_of(e) : Inner::kNoLimit);
+    if (!next) return;
+    Layout whole = l;
+    whole.stage_layers = next->stage_layers;
+    whole.recompute_layers = next->recompute_layers;
+    if (settle(whole, e) && one) return;
+    below = static_cast<std::int64_t>(pricer_.peak(whole).bytes) - 1;
+  }
+}
+
+const std::vector<const Condition*>& Search::coupling_of(const Entry& e) {
+  auto [at, fresh] = coupling_.try_emplace(e.kept);
+  if (fresh) at->second = judge_.coupling(e.kept);
+  return at->second;
+}
+
+/// Asks the solver once nothing else can be better than the time without the conditions.
+void Search::push_coupled(const Entry& e, const Layout& l, std::int64_t ns) {
+  Entry later = e;
+  later.kind = Entry::coupled;
+  later.ns = std::max(e.ns, ns);
+  space_.set_env(l);
+  Rational percent = judge_.unmet_percent(space_.env());
+  for (std::size_t k = 0; k < judge_.inner_preferences(); ++k)
+    if ((e.kept >> k & 1) == 0) percent += judge_.weight(k);
+  later.score = std::max(e.score, score_bound(l, space_.env(), later.ns, percent));
+  push(later);
+}
+
+void Search::solve_coupled_stages(const Entry& e, const Layout& l) {
+  CoupledConditions conditions;
+  for (const Condition* c : coupling_of(e)) conditions.require.push_back(c->expr);
+  if (!l.stage_layers.empty()) conditions.stage_layers.push_back(l.stage_layers);
+  if (!l.recompute_layers.empty()) conditions.recompute_layers.push_back(l.recompute_layers);
+  const auto whole = [&](const InnerSolution& s) {
+    Layout out = l;
+    out.stage_layers = s.stage_layers;
+    out.recompute_layers = s.recompute_layers;
+    return out;
+  };
+  if (judge_.asks_of_priced(e.kept))
+    conditions.accept = [&](const InnerSolution& s) {
+      const Priced p = priced(whole(s));
+      return judge_.meets(p, space_.env()) && judge_.keeps(p, space_.env(), e.kept);
+    };
+  CoupledBudget budget;
+  budget.stop = options_.stop;
+  budget.units = std::min(budget.units, solver_units_);
+  budget.turned_away = std::min<std::int64_t>(kTurnedAway, turned_away_);
+  if (budget.units <= 0 || budget.turned_away <= 0) {
+    undecided_ = std::min(undecided_, e.score);
+    return;
+  }
+  const CoupledResult result =
+      solve_coupled(inner_, problem_, l, conditions, cutoff_of(e), budget);
+  result_.solver_queries += result.checks;
+  solver_units_ -= result.units;
+  if (conditions.accept && result.status == CoupledResult::unknown) turned_away_ -= kTurnedAway;
+  if (result.best) settle(whole(*result.best), e);
+  if (result.status != CoupledResult::unknown) return;
+  // What the solver could not decide bounds the answer from below, and nothing more.
+  Entry open = e;
+  open.ns = std::max(e.ns, result.lower_bound);
+  if (!too_late(open)) undecided_ = std::min(undecided_, e.score);
+}
+
+Priced Search::priced(const Layout& l) {
   Priced p;
   p.layout = l;
   p.time = clock_.step(l);
@@ -328,9 +417,16 @@ bool Search::settle(const Layout& l, const Entry& e) {
   p.peak_bytes = peak.bytes;
   p.hbm_bytes = peak.bytes + peak.headroom_bytes;
   p.peak_stage = peak.stage;
-  if (!peak.fits) throw InternalError("a layout that the search chose does not fit");
   space_.set_env(l);
   judge_.set_derived(p, space_.env());
+  return p;
+}
+
+bool Search::settle(const Layout& l, const Entry& e) {
+  if (is_without_recompute(l)) return false;
+  Priced p = priced(l);
+  if (p.peak_bytes > p.hbm_bytes)
+    throw InternalError("a layout that the search chose does not fit");
   if (!judge_.meets(p, space_.env()) || !judge_.keeps(p, space_.env(), e.kept)) {
     if (best_.empty() && !result_.tightest) result_.tightest = p;
     return false;
@@ -451,6 +547,11 @@ PlanResult Search::run() {
     }
     look_into(e);
   }
+  // What the solver left open matters where something better may be in it.
+  if (undecided_ < bound && (best_.empty() || undecided_ < best_.front().score.to_double())) {
+    complete = false;
+    bound = undecided_;
+  }
   return finish(complete, bound);
 }
 
@@ -465,6 +566,17 @@ PlanResult Search::finish(bool complete, double bound) {
   }
   for (Priced& p : best_) make_roomy(p);
   result_.tightest.reset();
+  if (complete && open_objective_)
+    result_.unproven = fmt::format(
+        "'{}' follows neither from the step time nor from the peak: of each layout, the ways to deal "
+        "its layers that are best in those were looked at",
+        judge_.objective());
+  if (complete && undecided_ < kInfinity && result_.unproven.empty() &&
+      undecided_ < best_.front().score.to_double())
+    result_.unproven = "the solver left some layouts undecided";
+  complete = complete && result_.unproven.empty();
+  if (result_.unproven.empty() && !complete && !result_.stopped && undecided_ < kInfinity)
+    result_.unproven = "the solver left some layouts undecided";
   result_.status = complete ? PlanResult::optimal : PlanResult::feasible;
   if (!complete) {
     const double best = best_.front().score.to_double();

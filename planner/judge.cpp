@@ -222,6 +222,14 @@ std::vector<const Condition*> Judge::coupling(std::uint64_t kept) const {
   return out;
 }
 
+bool Judge::asks_of_priced(std::uint64_t kept) const {
+  for (const Rule& rule : require_)
+    if (rule.reach == Reach::opaque) return true;
+  for (std::size_t i = 0; i < inner_.size(); ++i)
+    if ((kept >> i & 1) != 0 && prefer_[inner_[i]].reach == Reach::opaque) return true;
+  return false;
+}
+
 bool Judge::bounds_time() const {
   for (const Rule& rule : require_)
     for (const Part& part : rule.parts)

@@ -66,6 +66,8 @@ class Judge {
   std::int64_t memory_cap(Env& env, std::int64_t memory, std::uint64_t kept);
   /// Conditions that couple stages or that only a priced layout decides.
   std::vector<const Condition*> coupling(std::uint64_t kept) const;
+  /// Must a layout be priced to know whether those of them hold that are not over lists alone?
+  bool asks_of_priced(std::uint64_t kept) const;
   /// Does a requirement bound the step time? And are those met, after set_derived()?
   bool bounds_time() const;
   bool in_time(const Env& env) const;
