@@ -84,6 +84,8 @@ class Parser {
                      "Plan the file on these GPUs too, side by side: a100_80gb,h200")
         ->delimiter(',')
         ->type_name("GPU,…");
+    plan->add_flag("--no-proof", options_.no_proof,
+                   "Do not have a solver check that the search left nothing out");
     plan->add_flag("--pareto", options_.pareto,
                    "Step time against memory left: what each tenth costs");
     json(plan);

@@ -35,6 +35,7 @@ struct Options {
   std::optional<std::int64_t> budget;  ///< plan: candidates to look at
   std::optional<double> timeout;       ///< plan: seconds by the clock
   std::vector<std::string> on;         ///< plan: other GPUs to set beside the file's
+  bool no_proof = false;               ///< plan
   bool pareto = false;                 ///< plan: step time against headroom
   std::string device = "dry";          ///< verify: dry, host, cuda
   runtime::RankChoice ranks;           ///< verify

@@ -107,6 +107,7 @@ Outcome plan(const Options& options, const Terminal& terminal) {
         if (diags.has_errors()) return {};
         PlanOptions how;
         how.top = options.top;
+        how.proof = !options.no_proof && options.on.empty();
         how.budget = options.budget;
         const auto begun = Clock::now();
         how.stop = [&] {

@@ -18,12 +18,20 @@
 /// couple stages), until nothing that is left can be better. Deterministic: no clock, no threads.
 namespace plimsoll {
 
+/// A solver's word that nothing was left out: see certificate.hpp.
+struct Proof {
+  std::int64_t points = 0;   ///< cores that the rules allow
+  std::int64_t rules = 0, nogoods = 0;
+  std::int64_t checks = 0;  ///< of the solver
+};
+
 struct PlanOptions {
   std::int64_t top = 5;                ///< the best and its runners-up
   std::optional<std::int64_t> budget;  ///< candidates to look at
   bool first_fit = false;  ///< any layout that fits and meets the requirements will do: stop at one
   /// A further requirement, of every layout: at least this share of the memory stays unused.
   std::optional<Rational> min_headroom;
+  bool proof = false;  ///< have the answer certified
   /// Asked now and then; true ends the search with the best so far (a deadline, an interrupt).
   std::function<bool()> stop;
 };
@@ -94,6 +102,7 @@ struct PlanResult {
   /// Why the best is not proven although everything was looked at; "" where it is, or was not.
   std::string unproven;
   std::int64_t solver_queries = 0;  ///< asked of Z3
+  std::optional<Proof> proof;       ///< where PlanOptions::proof asked for it and it was found
   bool minimize = true;
   std::string objective;   ///< as written; "step_time"
   std::string emptied_by;  ///< the requirement that left nothing to look at, or ""

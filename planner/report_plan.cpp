@@ -26,19 +26,25 @@ std::string counts(const PlanResult& r) {
 }
 
 std::string how_sure(const PlanResult& r, bool serve) {
-  switch (r.status) {
-    case PlanResult::optimal:
-      if (serve) return "Nothing else in that space is better.";
-      return "Nothing else in that space is better, by the time model: every layout that was not "
-             "looked at has a lower bound past the last one listed.";
-    case PlanResult::feasible:
-      return r.stopped ? "Stopped before the end: the best so far."
-                       : "The budget ended the search: the best so far.";
-    case PlanResult::infeasible:
-    case PlanResult::unknown:
-      break;
+  if (r.status == PlanResult::optimal) {
+    if (serve) return "Nothing else in that space is better.";
+    std::string text =
+        "Nothing else in that space is better, by the time model: every layout that was not looked "
+        "at has a lower bound past the last one listed.";
+    if (r.proof)
+      text += fmt::format(
+          " Z3 checked that none was left out: {} ways to cut the model over the GPUs, by {} "
+          "rules.",
+          grouped(r.proof->points), grouped(r.proof->rules));
+    return text;
   }
-  return "";
+  if (r.status != PlanResult::feasible) return "";
+  std::string text = r.stopped             ? "Stopped before the end: the best so far."
+                     : !r.unproven.empty() ? "Not proven: " + r.unproven + "."
+                                           : "The budget ended the search: the best so far.";
+  if (r.gap < 1e300)
+    text += fmt::format(" Nothing in that space is better by more than {:.1f} %.", r.gap * 100);
+  return text;
 }
 
 void add_time(Table& table, const Priced& p) {

@@ -85,7 +85,13 @@ std::string plan_json(const Problem& problem, const PlanResult& result,
   search["space"] = result.space;
   search["feasible"] = result.feasible_count;
   search["evaluated"] = result.evaluated;
-  search["solver_queries"] = 0;
+  search["solver_queries"] = result.solver_queries;
+  if (result.proof)
+    search["proof"] = {{"points", result.proof->points},
+                       {"rules", result.proof->rules},
+                       {"nogoods", result.proof->nogoods}};
+  if (result.status == PlanResult::feasible && result.gap < 1e300) search["gap"] = result.gap;
+  if (!result.unproven.empty()) search["unproven"] = result.unproven;
   out["search"] = std::move(search);
   if (!result.limited.empty()) out["search"]["limited"] = result.limited;
   if (!result.preferences.empty()) out["preferences"] = preferences(problem, result);

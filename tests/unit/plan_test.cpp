@@ -275,6 +275,7 @@ TEST_CASE("the planner finds what loops over everything find", "[plan]") {
     Diagnostics diags;
     PlanOptions options;
     options.top = 1;
+    options.proof = true;  // throws where a core is left out
     const PlanResult found = plan(*world, options, diags);
     REQUIRE_FALSE(diags.has_errors());
     const Brute expected = brute(*world, s, s.condition);
@@ -287,6 +288,7 @@ TEST_CASE("the planner finds what loops over everything find", "[plan]") {
     }
     ++fit;
     CHECK(found.status == PlanResult::optimal);
+    CHECK(found.proof.has_value());
     CHECK(found.best->score * Rational(1'000'000'000) == expected.score);
     INFO(describe(*world, found.best->layout) << " against " << describe(*world, *expected.best));
     CHECK(found.best->layout.tp == expected.best->tp);
