@@ -222,14 +222,6 @@ std::vector<const Condition*> Judge::coupling(std::uint64_t kept) const {
   return out;
 }
 
-std::vector<Expr> Judge::outer_requirements() const {
-  std::vector<Expr> out;
-  for (const Rule& rule : require_)
-    for (const Part& part : rule.parts)
-      if (part.reach == Reach::outer) out.push_back(part.expr);
-  return out;
-}
-
 bool Judge::asks_of_priced(std::uint64_t kept) const {
   for (const Rule& rule : require_)
     if (rule.reach == Reach::opaque) return true;

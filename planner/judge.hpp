@@ -51,9 +51,6 @@ class Judge {
   double bound(Env& env, std::int64_t nanoseconds, const StepTime& at,
                const Rational& percent) const;
 
-  /// Of the requirements, the parts that outer variables decide.
-  std::vector<Expr> outer_requirements() const;
-
   Aim aim() const { return aim_; }
   /// The variables that the objective reads.
   std::uint64_t objective_variables() const;

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "lang/diagnostics.hpp"
-#include "planner/claim.hpp"
+#include "planner/core_claim.hpp"
 #include "planner/search.hpp"
 
 namespace plimsoll {
@@ -36,21 +36,35 @@ Verdict Search::known(const Layout& core) {
 
 void Search::prove() {
   Proof proof;
-  for (const std::int64_t on_nodes : claimed_nodes(problem_)) {
-    const std::optional<Claim> claim = claim_of(problem_, judge_, on_nodes);
+  // One number of nodes at a time: a proof's tables are over few values.
+  Problem one = problem_;
+  Cluster cluster = *problem_.cluster;
+  one.cluster = &cluster;
+  const bool alike = problem_.cluster->pools.size() == 1;
+  for (const std::int64_t nodes : problem_.cluster->pools.front().nodes) {
+    if (alike) cluster.pools.front().nodes = {nodes};
+    const std::optional<CoreClaim> claim = core_claim(one);
     if (!claim) return;
     CertificateBudget budget;
     budget.stop = options_.stop;
-    const Certificate c = certify(
-        *claim, [&](ClaimValues v) { return known(core_of(problem_, v)); }, budget);
+    const auto verdict = [&](ClaimValues point) {
+      Layout core;
+      const auto values = claim->core(point);
+      for (std::size_t k = 0; k < values.size(); ++k) set(core, static_cast<Knob>(k), values[k]);
+      core.dp = space_.domains().gpus(core) / (core.tp * core.cp * core.pp);
+      core.microbatches = std::max<std::int64_t>(core.batch / (core.dp * core.mbs), 1);
+      return known(core);
+    };
+    const Certificate c = certify(claim->claim, verdict, budget);
     result_.solver_queries += c.checks;
     if (c.status == Certificate::mismatch)
       throw InternalError(fmt::format("the search left something out: {}\n{}", c.why, c.smt2));
     if (c.status != Certificate::proven) return;
     proof.points += c.points;
-    proof.rules += static_cast<std::int64_t>(claim->rules.size());
+    proof.rules += static_cast<std::int64_t>(claim->claim.rules.size());
     proof.nogoods += c.nogoods;
     proof.checks += c.checks;
+    if (!alike) break;
   }
   result_.proof = proof;
 }
