@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <tuple>
 
 #include "planner/enumerate.hpp"
@@ -433,6 +434,19 @@ TEST_CASE("the same plan gives the same bytes", "[plan]") {
     CHECK(now == json);
     CHECK(shown == text);
   }
+  // Two at once, each with a module of its own.
+  std::string at_once[2];
+  const auto run = [&](std::string& out) {
+    const World world(text_of({8, 4, 700, 16, true, "require headroom >= 5%"}));
+    Diagnostics diags;
+    PlanOptions options;
+    out = report::plan_json(*world, plan(*world, options, diags));
+  };
+  std::thread first(run, std::ref(at_once[0])), second(run, std::ref(at_once[1]));
+  first.join();
+  second.join();
+  CHECK(at_once[0] == json);
+  CHECK(at_once[1] == json);
   const auto parsed = nlohmann::json::parse(json);
   CHECK(parsed["schema"] == "plimsoll.plan/1");
   CHECK(parsed["status"] == "optimal");
