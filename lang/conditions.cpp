@@ -252,4 +252,17 @@ bool check_condition(const Module& module, const Job& job, const ast::Expr& e, b
   return evaluate(module, job, e, number, &sample, diags).has_value();
 }
 
+std::optional<eval::Value> framework_switch(const Module& module, const Job& job,
+                                            std::string_view name) {
+  const Behaviour* framework = module.framework(job.framework);
+  if (framework == nullptr || framework->params.find(name) == framework->params.end())
+    return std::nullopt;
+  Diagnostics ignored;  // the framework's body was checked when it was compiled
+  eval::Evaluator evaluator(module.pool(), ignored);
+  const ConditionScope names(module, job);
+  const BehaviourScope scope(*framework, &job, names, evaluator);
+  const eval::Value* value = scope.find(name);
+  return value == nullptr ? std::nullopt : std::optional<eval::Value>(*value);
+}
+
 }  // namespace plimsoll

@@ -103,4 +103,8 @@ std::optional<Rational> eval_number(const Module&, const Job&, const ast::Expr&,
 /// Reports unknown and ambiguous names and wrong kinds of a condition or (\a number) an objective.
 bool check_condition(const Module&, const Job&, const ast::Expr&, bool number, Diagnostics&);
 
+/// What a param of the job's framework is worth: the job's own, else its default. nullopt where the
+/// framework has none of that name.
+std::optional<eval::Value> framework_switch(const Module&, const Job&, std::string_view name);
+
 }  // namespace plimsoll

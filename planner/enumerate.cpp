@@ -47,9 +47,8 @@ void warn_of_assumed_links(const Problem& problem, Diagnostics& diags) {
                                              pool.gpu.name, field, assumed / 1e9))
           .with_help(fmt::format("add a line such as {} = {:.0f} GB/s", field, assumed / 1e9));
     };
-    if (several && pool.gpu.nic.sign() <= 0) warn("nic", time_constants::kDefaultNic);
-    if (pool.gpus_per_node > 1 && pool.gpu.nvlink.sign() <= 0)
-      warn("nvlink", time_constants::kPcie);
+    if (several && pool.gpu.nic.sign() <= 0) warn("nic", kTimeConstants.default_nic);
+    if (pool.gpus_per_node > 1 && pool.gpu.nvlink.sign() <= 0) warn("nvlink", kTimeConstants.pcie);
   }
 }
 

@@ -5,11 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/time_constants.hpp"
-
 namespace plimsoll {
-namespace tc = time_constants;
-
 namespace {
 double number(const Gpu& gpu, const char* name, double otherwise) {
   const auto it = gpu.numbers.find(name);
@@ -17,13 +13,13 @@ double number(const Gpu& gpu, const char* name, double otherwise) {
 }
 }  // namespace
 
-Links::Links(const Cluster& cluster, const Gpu& gpu)
-    : domain_(std::max<std::int64_t>(cluster.nvlink_domain, 1)) {
+Links::Links(const Cluster& cluster, const Gpu& gpu, const TimeConstants& constants)
+    : domain_(std::max<std::int64_t>(cluster.nvlink_domain, 1)), constants_(&constants) {
   const double nvlink = gpu.nvlink.to_double();
-  link_ = nvlink > 0 ? nvlink : tc::kPcie / tc::kNvlink;
-  efficiency_ = number(gpu, "nvlink_efficiency", tc::kNvlink);
+  link_ = nvlink > 0 ? nvlink : constants_->pcie / constants_->nvlink;
+  efficiency_ = number(gpu, "nvlink_efficiency", constants_->nvlink);
   const double nic = gpu.nic.to_double();
-  nic_ = (nic > 0 ? nic : tc::kDefaultNic) * number(gpu, "nic_efficiency", tc::kNic);
+  nic_ = (nic > 0 ? nic : constants_->default_nic) * number(gpu, "nic_efficiency", constants_->nic);
 }
 
 std::int64_t Links::local(std::int64_t n, std::int64_t stride) const {
@@ -37,7 +33,7 @@ double Links::bandwidth(std::int64_t n, std::int64_t stride) const {
 }
 
 double Links::latency(std::int64_t n) const {
-  return n <= 1 ? 0 : tc::kAlpha + tc::kBeta * static_cast<double>(n - 1);
+  return n <= 1 ? 0 : constants_->alpha + constants_->beta * static_cast<double>(n - 1);
 }
 
 double Links::ring(double bytes, std::int64_t n, std::int64_t stride) const {
@@ -49,15 +45,15 @@ double Links::ring(double bytes, std::int64_t n, std::int64_t stride) const {
 double Links::all_to_all(double bytes, std::int64_t n, std::int64_t stride, double top_k) const {
   if (n <= 1) return 0;
   const auto ranks = static_cast<double>(n);
-  const double inside = bytes * (ranks - 1) / ranks / (tc::kAllToAll * link_);
+  const double inside = bytes * (ranks - 1) / ranks / (constants_->all_to_all * link_);
   const std::int64_t in_domain = local(n, stride);
-  if (in_domain == n) return tc::kExpertExposed * inside + latency(n);
+  if (in_domain == n) return constants_->experts_exposed * inside + latency(n);
   // A token crosses once to each domain that has one of its experts.
   const double domains = ranks / static_cast<double>(in_domain);
   const double k = std::max(top_k, 1.0);
   const double reached = domains * (1 - std::pow(1 - 1 / domains, k));
   const double across = bytes / k * reached * (domains - 1) / domains / nic_;
-  return tc::kExpertExposedIb * std::max(inside, across) + latency(n);
+  return constants_->experts_exposed_nic * std::max(inside, across) + latency(n);
 }
 
 double Links::send_between_stages(double bytes, std::int64_t ranks, std::int64_t pp) const {
@@ -65,7 +61,7 @@ double Links::send_between_stages(double bytes, std::int64_t ranks, std::int64_t
 }
 
 double Links::send(double bytes, std::int64_t distance) const {
-  return bytes / (distance < domain_ ? efficiency_ * link_ : nic_) + tc::kAlpha;
+  return bytes / (distance < domain_ ? efficiency_ * link_ : nic_) + constants_->alpha;
 }
 
 }  // namespace plimsoll

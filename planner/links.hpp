@@ -6,6 +6,7 @@
 
 #include "lang/module.hpp"
 #include "lang/ops/rule.hpp"
+#include "planner/time_constants.hpp"
 
 namespace plimsoll {
 
@@ -15,7 +16,7 @@ namespace plimsoll {
 class Links {
  public:
   Links() = default;
-  Links(const Cluster&, const Gpu&);
+  Links(const Cluster&, const Gpu&, const TimeConstants& = kTimeConstants);
 
   /// Ranks of the group that lie in one NVLink domain.
   std::int64_t local(std::int64_t n, std::int64_t stride) const;
@@ -38,6 +39,7 @@ class Links {
   double efficiency_ = 0;  ///< of it, for rings
   double nic_ = 0;         ///< reached, a GPU
   std::int64_t domain_ = 1;
+  const TimeConstants* constants_ = &kTimeConstants;
 };
 
 }  // namespace plimsoll

@@ -13,8 +13,6 @@
 #include "planner/time_ops.hpp"
 
 namespace plimsoll {
-namespace tc = time_constants;
-
 namespace {
 
 /// Seconds of one stage: a micro-batch, and what follows the last one, with their parts.
@@ -77,12 +75,15 @@ std::int64_t recomputed_layers(const Layout& l, std::size_t i) {
 
 struct Clock::Impl {
   const Problem& problem;
+  const TimeConstants& c;
+  TimePath path;
   SegmentTimer timer;
   std::vector<Rates> rates;  ///< by pool
   std::vector<Links> links;
   struct Timed {
     std::vector<std::vector<SegmentTime>> pools;  ///< by pool, by segment
     std::vector<double> whole;  ///< by mode: one micro-batch through the whole model, least
+    double forward = 0;         ///< of it, on the first pool
     Parameters parameters;      ///< on a rank, over all stages
   };
   std::unordered_map<TimeKey, Timed, KeyHash> timed;
@@ -96,13 +97,17 @@ struct Clock::Impl {
   std::vector<Expr> boundaries;                    ///< distinct sends between stages, bytes
   std::optional<Tape> boundary_tape;
   std::unordered_map<TimeKey, std::pair<double, double>, KeyHash> boundary_bytes;  ///< least, most
-  double gradient_bytes = 4, weight_bytes = 2, fixed = tc::kStepMegatron, gpus_per_node = 8;
-  bool torch = false, adapted = false;
+  double gradient_bytes = 4, weight_bytes = 2, fixed = 0, gpus_per_node = 8;
 
-  explicit Impl(const Problem& p) : problem(p), timer(p), index(*p.program, p.inventory) {
+  Impl(const Problem& p, const TimeConstants& constants)
+      : problem(p),
+        c(constants),
+        path(time_path(p)),
+        timer(p, constants),
+        index(*p.program, p.inventory) {
     for (const Pool& pool : p.cluster->pools) {
-      rates.push_back(Rates::of(pool.gpu, p.job->precision));
-      links.emplace_back(*p.cluster, pool.gpu);
+      rates.push_back(Rates::of(pool.gpu, path, c));
+      links.emplace_back(*p.cluster, pool.gpu, c);
     }
     gpus_per_node = as_double(std::max<std::int64_t>(p.cluster->pools.front().gpus_per_node, 1));
     class_layers.assign(p.program->class_count, 0);
@@ -114,9 +119,9 @@ struct Clock::Impl {
         break;
       }
     weight_bytes = p.inventory.facts.weight_bytes.to_double();
-    torch = p.framework != nullptr &&
-            (p.framework->name == "torchtitan" || p.framework->name == "huggingface");
-    fixed = torch ? tc::kStepTorch : tc::kStepMegatron;
+    fixed = path.kernels == TimePath::Kernels::y2023 ? c.step_2023
+            : path.torch                             ? c.step_torch
+                                                     : c.step_megatron;
     for (std::size_t i = 0; i + 1 < p.inventory.boundary_bytes.size(); ++i) {
       const Expr e = p.inventory.boundary_bytes[i];
       if (p.program->segments[i].is_layer &&
@@ -146,6 +151,7 @@ struct Clock::Impl {
       const bool layer = k < class_layers.size();
       const double count = layer ? as_double(class_layers[k]) : 1;
       out.parameters.add(first[k].parameters, count);
+      out.forward += count * first[k].forward;
       for (std::size_t mode = 0; mode < modes; ++mode) {
         double least = std::numeric_limits<double>::infinity();
         for (const auto& pool : out.pools)
@@ -194,16 +200,16 @@ struct Clock::Impl {
     return g;
   }
 
-  /// Exposed seconds of gradient and parameter traffic after the last backward. \a bound: the least
-  /// it can be, linear in the parameters, no latencies (the worst stage then costs at least what
-  /// the mean of the stages does).
+  /// Exposed seconds of gradient and parameter traffic after the last backward. \a bound: no
+  /// latencies. What is left is convex and of degree one in all that a stage holds, so that the
+  /// worst stage costs at least what the mean of the stages does.
   double exchange(const Layout& l, const Links& link, const Parameters& held, double forward,
                   double backward, bool bound) const {
     const Groups g = groups(l);
     double scatter = 0, gather = 0;
     const auto part = [&](double params, std::int64_t n, std::int64_t stride, std::int64_t shard) {
       if (params <= 0 || n <= 1) return;
-      const double buckets = std::ceil(params / tc::kBucket);
+      const double buckets = std::ceil(params / c.bucket);
       const double grads = gradient_bytes * params, weights = weight_bytes * params;
       const auto ring = [&](double bytes, std::int64_t group, std::int64_t step) {
         const double moved = link.ring(bytes, group, step);
@@ -226,9 +232,8 @@ struct Clock::Impl {
     const double m = as_double(l.microbatches);
     // ZeRO 2 has no room for whole gradients: it scatters those of every micro-batch.
     const double times = l.zero == 2 ? m : 1;
-    if (bound) return (1 - tc::kOverlapDp) * (times * scatter + gather);
-    return times * (scatter - tc::kOverlapDp * std::min(scatter, backward)) + gather -
-           tc::kOverlapDp * std::min(gather, forward);
+    return times * (scatter - c.overlap_dp * std::min(scatter, backward)) + gather -
+           c.overlap_dp * std::min(gather, forward);
   }
 
   /// ZeRO 3: parameters gathered in forward and backward, gradients scattered, each micro-batch.
@@ -252,8 +257,7 @@ struct Clock::Impl {
     const double comm =
         part(held.dense, held.frozen_dense, g.dense, g.dense_stride, g.dense_shard) +
         part(held.expert, held.frozen_expert, g.expert, g.expert_stride, g.expert_shard);
-    if (bound) return (1 - tc::kOverlapFsdp) * comm;
-    return comm - tc::kOverlapFsdp * std::min(comm, compute);
+    return comm - c.overlap_fsdp * std::min(comm, compute);
   }
 
   double optimizer(const Layout& l, const Rates& rate, const Parameters& on_rank) const {
@@ -261,16 +265,16 @@ struct Clock::Impl {
     const bool shared = l.zero > 0;
     const double held = on_rank.dense / (shared ? as_double(g.dense_shard) : 1) +
                         on_rank.expert / (shared ? as_double(g.expert_shard) : 1);
-    double t = (tc::kOptimizerBytes * held +
-                (l.zero < 3 ? tc::kGradientBytes : 0) * (on_rank.dense + on_rank.expert)) /
+    double t = (c.optimizer_bytes * held +
+                (l.zero < 3 ? c.gradient_bytes : 0) * (on_rank.dense + on_rank.expert)) /
                rate.bandwidth;
     const double away = l.offload.to_double();
     if (away > 0) {
       const double pcie = problem.cluster->pcie.sign() > 0
                               ? problem.cluster->pcie.to_double() / gpus_per_node
-                              : tc::kPcie;
-      t += away * held *
-           (tc::kOffloadBytes / pcie + tc::kHostUpdate * gpus_per_node / tc::kHostBandwidth);
+                              : c.pcie;
+      t +=
+          away * held * (c.offload_bytes / pcie + c.host_update * gpus_per_node / c.host_bandwidth);
     }
     return t + fixed;
   }
@@ -320,8 +324,10 @@ struct Clock::Impl {
     const double bytes = least ? fewest : most;
     const double one = links.front().send_between_stages(bytes, l.tp * l.cp * l.dp, l.pp);
     const double m = as_double(l.microbatches);
-    const double chunks = l.vpp > 1 ? tc::kInterleavedP2p * as_double(l.vpp) : 1;
-    return 2 * one * (m * chunks + as_double(l.pp - 1));
+    const double chunks = l.vpp > 1 ? c.interleaved_sends * as_double(l.vpp) : 1;
+    const double legacy =
+        path.launch == TimePath::Launch::legacy ? c.legacy_send * (m + as_double(l.pp - 1)) : 0;
+    return 2 * one * (m * chunks + as_double(l.pp - 1)) + legacy;
   }
 
   /// Of the datasheet, at the job's precision: the mean over the GPUs.
@@ -354,7 +360,7 @@ std::int64_t nanoseconds(double seconds) {
 std::pair<std::int64_t, std::int64_t> idle_share(const Layout& l) {
   switch (l.schedule) {
     case Schedule::zb_h1:
-      return tc::kZeroBubbleH1;
+      return kZeroBubbleH1;
     case Schedule::zb_v:
       return {0, 1};
     case Schedule::one_f_one_b:
@@ -376,7 +382,8 @@ std::int64_t Composition::step(std::int64_t slowest, Int128 sum, std::int64_t ta
   return std::max<std::int64_t>(static_cast<std::int64_t>(total), 1);
 }
 
-Clock::Clock(const Problem& problem) : impl_(std::make_unique<Impl>(problem)) {}
+Clock::Clock(const Problem& problem, const TimeConstants& constants)
+    : impl_(std::make_unique<Impl>(problem, constants)) {}
 Clock::~Clock() = default;
 
 StageTime Clock::stage(const Layout& outer, const StageWork& work) {
@@ -449,10 +456,10 @@ std::int64_t Clock::lower_bound(const Layout& l) {
     Parameters mean;
     mean.add(t.parameters, 1 / pp);
     if (l.zero >= 3) {
-      const double gathered = impl_->sharded(l, link, mean, 0, true);
+      const double gathered = impl_->sharded(l, link, mean, whole / pp, true);
       seconds += (m - idle) * gathered + idle * pp * gathered;
     }
-    seconds += impl_->exchange(l, link, mean, 0, 0, true);
+    seconds += impl_->exchange(l, link, mean, t.forward / pp, (t.whole[0] - t.forward) / pp, true);
     seconds += impl_->optimizer(l, impl_->rates.front(), mean);
     seconds += impl_->sends(l, true);
   }

@@ -8,6 +8,7 @@
 
 #include "planner/layout.hpp"
 #include "planner/stages.hpp"
+#include "planner/time_constants.hpp"
 
 /// The time of one optimizer step: roofline of each op, collectives over the links they cross,
 /// pipeline schedule, data-parallel traffic, optimizer. Source of formulas and constants:
@@ -46,7 +47,8 @@ struct Composition {
 /// Keeps per-class times for equal (tp, cp, ep, etp, mbs, sp), like Pricer.
 class Clock {
  public:
-  explicit Clock(const Problem&);
+  /// The constants must outlive it.
+  explicit Clock(const Problem&, const TimeConstants& = kTimeConstants);
   ~Clock();
   StepTime step(const Layout&);
   /// One stage's share of step(); the lists of \a outer are ignored.

@@ -6,93 +6,122 @@
 #include <string_view>
 #include <utility>
 
-/// Every constant of the time model, in this one place. "fit" constants were fitted to published
-/// step times, the number of rows behind each is given; "fixed" ones come from kernel timings or
-/// are chosen; "assumed" ones have no measurement behind them. Fit and rows: ../shared/TIME.md §2
-/// (356 rows of cases/throughput.csv), unless said. Second digits mean nothing: between sites the
-/// model is off by 8-25 % before a step of one's own is measured.
-namespace plimsoll::time_constants {
+/// Every constant of the time model, in this one place. "fit" ones were fitted to published step
+/// times by bench/fit_time.py; the rows that each touches are named, errors on rows that were not
+/// fitted are in docs/planner.md. "fixed" ones come from kernel timings or are byte counts;
+/// "assumed" ones have no measurement behind them. Second digits mean nothing. Formulas, and the
+/// values that were started from: ../shared/TIME.md.
+///
+/// A constant is a field, so that the fit can change it; the program uses the defaults.
+namespace plimsoll {
 
-// -- Matrix products
-inline constexpr double kInnerHalf = 128;      ///< fixed: K / (K + 128); SimuMax GEMM tables
-inline constexpr double kWaveExponent = 0.5;   ///< fixed, same tables
-inline constexpr double kLaunch = 5e-6;        ///< fixed: seconds a product
-inline constexpr double kGrouped = 0.85;       ///< fixed: 120 grouped-GEMM timings of SimuMax
-inline constexpr double kWeightGradBytes = 8;  ///< fixed: read and write of an fp32 accumulator
-inline constexpr double kQuantizeBytes = 4.4;  ///< fit, 138 rows (Bridge): B an element cast to fp8
+// clang-format off
+#define PLIMSOLL_TIME_CONSTANTS(X) \
+  /* Matrix products */ \
+  X(inner_half, 128, "fixed: K / (K + 128); 183 A100 and 514 B200 product timings of SimuMax") \
+  X(wave_exponent, 0.5, "fixed: of the filled share of tiles and waves; same timings") \
+  X(launch, 5e-6, "fixed: seconds a product; same timings") \
+  X(grouped, 0.85, "fixed: 120 grouped-product timings of SimuMax") \
+  X(weight_gradient_bytes, 8, "fixed: read and write of an fp32 accumulator") \
+  X(quantize_bytes, 2.21, "fit: bytes an element cast to fp8; Bridge") \
+  X(rowwise, 0.681, "fit: of fp8 products with a scale a row; torchtitan, torchao") \
+  /* What a GPU reaches of its data sheet's dense rate: 16-bit products, fp8 ones, attention */ \
+  X(gemm_ampere, 0.785, "fit: llm-foundry, vTrain, SC21") \
+  X(attention_ampere, 0.516, "fit: prior; one row") \
+  X(gemm_hopper, 0.643, "fit: llm-foundry, Automodel, Bridge") \
+  X(fp8_hopper, 0.62, "fit: NeMo launcher, Bridge") \
+  X(attention_hopper, 0.51, "held at TIME.md's fit (32 rows): two rows with cp would draw it to 0.24, long sequences alone do not") \
+  X(attention_hopper_torch, 0.32, "fit: flash attention 2 of torch; torchtitan, torchao") \
+  X(gemm_blackwell, 0.61, "held at TIME.md's fit (104 rows): GPT-OSS alone would draw it to 0.52 in place of expert_bias") \
+  X(fp8_blackwell, 0.568, "fit: Bridge") \
+  X(attention_blackwell, 0.458, "fit: Bridge, SimuMax, torchao") \
+  X(gemm_mi300, 0.407, "fit: torchao") \
+  X(fp8_mi300, 0.353, "fit: torchao") \
+  X(attention_mi300, 0.247, "fit: torchao") \
+  X(gemm_consumer, 0.60, "assumed: Ada and consumer Blackwell") \
+  X(fp8_consumer, 0.50, "assumed") \
+  X(attention_consumer, 0.45, "assumed") \
+  X(blackwell_ultra, 1.25, "fit: B300 and GB300 against the same data sheet; Bridge") \
+  X(attention_2023_ampere, 0.34, "fit: kernels of early 2023; llm-foundry") \
+  X(attention_2023_hopper, 0.194, "fit: kernels of early 2023; llm-foundry") \
+  /* Machines that published rows name and the prelude has not; used by bench/ alone */ \
+  X(gemm_h100_500w, 0.604, "fit: torchtitan") \
+  X(fp8_h100_500w, 0.52, "fit: torchtitan") \
+  X(gemm_b200_limited, 0.435, "fit: SimuMax, torchao") \
+  X(fp8_b200_limited, 0.253, "fit: torchao") \
+  /* Attention */ \
+  X(attention_backward_flops, 2.5, "fixed: flash attention computes the scores again") \
+  X(attention_backward, 0.85, "fixed: of the forward's efficiency") \
+  X(unfused_product, 0.65, "fixed: batched products, of the architecture's") \
+  X(unfused_bytes, 0.953, "fit: of 11 bytes a score; vTrain, SC21, Korthikanti") \
+  X(cp_torch, 1.6, "fit: attention's time with cp > 2; torchtitan") \
+  /* Memory-bound ops */ \
+  X(bandwidth, 0.70, "fixed: of the data sheet's HBM bandwidth") \
+  X(eager, 3.09, "fit: of the traffic, where PyTorch does not compile; torchtitan") \
+  X(routed_fused, 0.436, "fit: of a routed row's traffic (34 B an element); Bridge from 26.06") \
+  X(routed, 1.22, "fit: the same, separate kernels; Bridge, SimuMax") \
+  X(expert_bias, 30.3, "fit: bytes an output element of an expert's linear with a bias; Bridge, GPT-OSS") \
+  X(expert_bias_fused, 0.561, "fit: of it, where fused; Bridge, GPT-OSS from 26.06") \
+  /* Links */ \
+  X(nvlink, 0.75, "fixed: SimuMax measured 0.67 to 0.74 on a B200") \
+  X(all_to_all, 0.60, "fixed: SimuMax measured 0.60 on a B200") \
+  X(nic, 0.80, "assumed") \
+  X(pcie, 25e9, "assumed: B/s where no NVLink joins the GPUs") \
+  X(default_nic, 25e9, "assumed: B/s a GPU where nothing is declared") \
+  X(alpha, 2.8e-05, "fit: seconds a collective; did not move from its prior") \
+  X(beta, 4.52e-07, "fit: seconds a further peer; did not move from its prior") \
+  X(regather, 0.806, "fit: exposed share of sp's second gather; SimuMax") \
+  X(tp_overlapped, 0.499, "fit: exposed share of tp's traffic; NeMo launcher, async TP of torchtitan") \
+  X(experts_exposed, 0.0896, "fit: of an all-to-all within a domain; Bridge") \
+  X(experts_exposed_nic, 0.489, "fit: of an all-to-all across domains; Bridge") \
+  X(ring_hidden, 0.5, "fixed: of attention, behind cp's ring") \
+  /* Data parallelism */ \
+  X(overlap_dp, 0.269, "fit: of a micro-batch's backward or forward") \
+  X(overlap_fsdp, 0.797, "fit: of a micro-batch; llm-foundry, torchtitan, torchao") \
+  X(bucket, 40e6, "fixed: parameters a bucket (Megatron's default)") \
+  /* The host: least time of a layer's forward, and again of its backward */ \
+  X(host_blend, 4, "fixed: (gpu^n + host^n)^(1/n); the two hide behind one another but for what is uneven") \
+  X(host_layer, 0.000813, "fit: Bridge, Automodel") \
+  X(host_experts, 0.00514, "fit: a mixture of experts, added; Bridge, Automodel") \
+  X(host_legacy, 0.000958, "fit: Megatron-LM of 2021-22; vTrain") \
+  X(host_legacy_tp, 2.78e-05, "fit: added with tp > 1; vTrain") \
+  X(host_legacy_tp8, 0.000624, "fit: times (tp / 8)^2, added; vTrain") \
+  /* Pipeline */ \
+  X(interleaved_sends, 0.3, "fixed: exposed share of each chunk's sends") \
+  X(legacy_send, 0.00267, "fit: seconds a micro-batch and stage, of Megatron-LM of 2021-22; vTrain") \
+  /* Optimizer and what a step takes besides */ \
+  X(optimizer_bytes, 30, "fixed: B a parameter of the shard") \
+  X(gradient_bytes, 8, "fixed: B a parameter where gradients are whole") \
+  X(step_megatron, 0.00228, "fit: seconds a step; Bridge, SimuMax, vTrain, SC21") \
+  X(step_torch, 0.187, "fit: seconds a step; torchtitan, torchao, Automodel") \
+  X(step_2023, 0.0639, "fit: seconds a step; llm-foundry") \
+  X(offload_bytes, 6, "fixed: gradient to the host, parameter back") \
+  X(host_update, 28, "assumed: B a parameter of host traffic") \
+  X(host_bandwidth, 200e9, "assumed: B/s a node")
+// clang-format on
 
+struct TimeConstants {
+#define X(name, value, source) double name = value;
+  PLIMSOLL_TIME_CONSTANTS(X)
+#undef X
+};
+
+/// What the program uses.
+inline constexpr TimeConstants kTimeConstants{};
+
+/// A tile of a matrix product's kernel.
 struct Tile {
   double m, n, efficiency;
 };
-/// fixed: tiles of cuBLAS, the smaller ones slower; same tables.
+/// fixed: tiles of cuBLAS, the smaller ones slower; SimuMax's timings.
 inline constexpr Tile kTiles[] = {
     {128, 256, 1.0}, {256, 128, 1.0}, {128, 128, 0.85}, {64, 128, 0.60}};
 
-/// What a GPU reaches of its datasheet's dense rate.
-struct Architecture {
-  double gemm;       ///< 16-bit products
-  double gemm_fp8;   ///< of the fp8 rate
-  double attention;  ///< flash attention forward
-  double units;      ///< SMs or CUs, for wave quantisation
-};
-/// fit: gemm 128 rows (foundry, vTrain, SC21); attention 1 row, prior 0.55.
-inline constexpr Architecture kAmpere{.756, .756, .55, 108};
-/// fit: gemm 52 rows (foundry, Automodel, Bridge), fp8 24 (NeMo, Bridge), attention 32.
-inline constexpr Architecture kHopper{.610, .612, .514, 132};
-/// fit: gemm 104 rows, fp8 85 (Bridge), attention 129.
-inline constexpr Architecture kBlackwell{.612, .520, .461, 148};
-/// fit: 4 and 3 rows (torchao), attention 4.
-inline constexpr Architecture kMi300{.368, .346, .217, 304};
-/// assumed: Ada and consumer Blackwell; no published step time was found.
-inline constexpr Architecture kConsumer{.60, .50, .45, 142};
-/// fit: 51 rows (Bridge): B300 and GB300 against the same datasheet figures.
-inline constexpr double kBlackwellUltra = 1.343;
+/// Of 1F1B's bubble; zero-bubble README (arXiv 2401.10241).
+inline constexpr std::pair<std::int64_t, std::int64_t> kZeroBubbleH1{1, 3};
 
-inline constexpr double kAttentionBackwardFlops = 2.5;  ///< fixed: flash recomputes the scores
-inline constexpr double kAttentionBackward = 0.85;      ///< fixed: of the forward's efficiency
-inline constexpr double kUnfusedProduct = 0.65;         ///< fixed: batched products, of `gemm`
-
-// -- Memory-bound ops
-inline constexpr double kBandwidth = 0.70;  ///< fixed: of the datasheet's HBM bandwidth
-
-// -- Links
-inline constexpr double kNvlink = 0.75;      ///< fixed: SimuMax B200 measured 0.67-0.74
-inline constexpr double kAllToAll = 0.60;    ///< fixed: SimuMax B200 measured 0.60
-inline constexpr double kNic = 0.80;         ///< assumed
-inline constexpr double kPcie = 25e9;        ///< assumed: B/s where no NVLink joins the GPUs
-inline constexpr double kDefaultNic = 25e9;  ///< assumed: B/s a GPU where nothing is declared
-inline constexpr double kAlpha = 20e-6;      ///< fit, did not move from its prior (342 rows)
-inline constexpr double kBeta = 4e-6;        ///< same, seconds a further peer
-
-inline constexpr double kRegather = 0.51;         ///< fit, 22 rows (SimuMax): sp's gather again
-inline constexpr double kExpertExposed = 0.44;    ///< fit, 111 rows (Bridge): inside a domain
-inline constexpr double kExpertExposedIb = 0.69;  ///< fit, 14 rows: across nodes
-inline constexpr double kRingHidden = 0.5;        ///< fixed: of attention, behind cp's ring
-
-// -- Data parallelism
-inline constexpr double kOverlapDp = 0.57;    ///< fit, 127 rows
-inline constexpr double kOverlapFsdp = 0.56;  ///< fit, 120 rows
-inline constexpr double kBucket = 40e6;       ///< fixed: parameters a bucket (Megatron's default)
-
-// -- Host
-inline constexpr double kHostLayer = 0.52e-3;  ///< fit, 10 rows (Bridge, AutoModel): no CUDA graphs
-inline constexpr double kHostExperts = 3.9e-3;  ///< fit, the same 10 rows: a MoE layer, added
-
-// -- Pipeline
-inline constexpr double kInterleavedP2p = 0.3;  ///< fixed: exposed share of each chunk's sends
-inline constexpr std::pair<std::int64_t, std::int64_t> kZeroBubbleH1{
-    1, 3};  ///< of 1F1B's bubble; zero-bubble README
-
-// -- Optimizer
-inline constexpr double kOptimizerBytes = 30;    ///< fixed: B a parameter of the shard
-inline constexpr double kGradientBytes = 8;      ///< fixed: B a parameter where gradients are whole
-inline constexpr double kStepMegatron = 10e-3;   ///< fit, 236 rows
-inline constexpr double kStepTorch = 209e-3;     ///< fit, 61 rows: torchtitan, torchao, AutoModel
-inline constexpr double kOffloadBytes = 6;       ///< fixed: gradient to the host, parameter back
-inline constexpr double kHostUpdate = 28;        ///< assumed: B a parameter of host traffic
-inline constexpr double kHostBandwidth = 200e9;  ///< assumed: B/s a node
-
-// -- What is said about it
+namespace time_constants {
 inline constexpr double kTie = 0.05;  ///< predicted differences below it are ties; TIME.md §8
+}
 
-}  // namespace plimsoll::time_constants
+}  // namespace plimsoll

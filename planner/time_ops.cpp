@@ -8,8 +8,6 @@
 #include <utility>
 
 namespace plimsoll {
-namespace tc = time_constants;
-
 namespace {
 
 double number(const Gpu& gpu, const char* name, double otherwise) {
@@ -17,18 +15,34 @@ double number(const Gpu& gpu, const char* name, double otherwise) {
   return it != gpu.numbers.end() ? it->second.value.to_double() : otherwise;
 }
 
-tc::Architecture architecture_of(const Gpu& gpu) {
-  tc::Architecture a = tc::kConsumer;
-  if (gpu.sm == 80) a = tc::kAmpere;
-  if (gpu.sm == 90) a = tc::kHopper;
-  if (gpu.sm == 100 || gpu.sm == 103) a = tc::kBlackwell;
-  if (gpu.sm == 0) a = tc::kMi300;
-  if (gpu.sm == 103) {
-    a.gemm *= tc::kBlackwellUltra;
-    a.gemm_fp8 *= tc::kBlackwellUltra;
-    a.attention *= tc::kBlackwellUltra;
+/// Backward's traffic of an op that is no matrix product, of forward's; lang/ops/traffic.hpp.
+constexpr double kBackwardTraffic = 1.75;
+
+/// SMs or CUs.
+constexpr double kUnitsAmpere = 108, kUnitsHopper = 132, kUnitsBlackwell = 148, kUnitsMi300 = 304,
+                 kUnitsConsumer = 142;
+
+Architecture hopper(const TimePath& path, const TimeConstants& c) {
+  double attention = c.attention_hopper;
+  if (path.torch && path.kernels == TimePath::Kernels::current)
+    attention = c.attention_hopper_torch;
+  if (path.kernels == TimePath::Kernels::y2023) attention = c.attention_2023_hopper;
+  return {c.gemm_hopper, c.fp8_hopper, attention, kUnitsHopper};
+}
+
+Architecture architecture_of(const Gpu& gpu, const TimePath& path, const TimeConstants& c) {
+  const bool y2023 = path.kernels == TimePath::Kernels::y2023;
+  if (gpu.sm == 0) return {c.gemm_mi300, c.fp8_mi300, c.attention_mi300, kUnitsMi300};
+  if (gpu.sm == 80)
+    return {c.gemm_ampere, c.gemm_ampere, y2023 ? c.attention_2023_ampere : c.attention_ampere,
+            kUnitsAmpere};
+  if (gpu.sm == 90) return hopper(path, c);
+  if (gpu.sm == 100 || gpu.sm == 103) {
+    const double ultra = gpu.sm == 103 ? c.blackwell_ultra : 1;
+    return {c.gemm_blackwell * ultra, c.fp8_blackwell * ultra, c.attention_blackwell * ultra,
+            kUnitsBlackwell};
   }
-  return a;
+  return {c.gemm_consumer, c.fp8_consumer, c.attention_consumer, kUnitsConsumer};
 }
 
 double peak(const Gpu& gpu, std::initializer_list<const char*> names) {
@@ -40,10 +54,14 @@ double peak(const Gpu& gpu, std::initializer_list<const char*> names) {
 
 }  // namespace
 
-Rates Rates::of(const Gpu& gpu, const std::string& precision) {
+Rates Rates::of(const Gpu& gpu, const TimePath& path, const TimeConstants& c) {
+  const std::string& precision = path.precision;
   Rates r;
-  r.architecture = architecture_of(gpu);
+  r.constants = &c;
+  r.architecture = architecture_of(gpu, path, c);
   r.architecture.gemm = number(gpu, "gemm_efficiency", r.architecture.gemm);
+  r.architecture.gemm_fp8 = number(gpu, "fp8_efficiency", r.architecture.gemm_fp8);
+  if (path.rowwise) r.architecture.gemm_fp8 *= c.rowwise;
   r.architecture.attention = number(gpu, "attention_efficiency", r.architecture.attention);
   const bool full = precision == "fp32";
   r.element = full ? 4 : 2;
@@ -51,7 +69,7 @@ Rates Rates::of(const Gpu& gpu, const std::string& precision) {
                  : peak(gpu, {precision == "fp16" ? "fp16" : "bf16", "bf16", "fp16", "fp32"});
   if (r.flops <= 0) r.flops = 1e12;
   r.flops_fp8 = precision == "fp8" ? peak(gpu, {"fp8"}) : 0;
-  r.bandwidth = gpu.bandwidth.to_double() * number(gpu, "bandwidth_efficiency", tc::kBandwidth);
+  r.bandwidth = gpu.bandwidth.to_double() * number(gpu, "bandwidth_efficiency", c.bandwidth);
   if (r.bandwidth <= 0) r.bandwidth = 1e12;
   return r;
 }
@@ -60,31 +78,42 @@ double gemm_time(const Rates& rates, double m, double n, double k, double copies
                  double output_bytes) {
   if (!(m > 0 && n > 0 && k > 0 && copies > 0)) return 0;
   fp8 = fp8 && rates.flops_fp8 > 0;
+  const TimeConstants& c = *rates.constants;
   double fill = 0;
-  for (const tc::Tile& tile : tc::kTiles) {
+  for (const Tile& tile : kTiles) {
     const double rows = std::ceil(m / tile.m), cols = std::ceil(n / tile.n);
     const double useful = m * n / (rows * tile.m * cols * tile.n);
     const double waves = rows * cols * copies / rates.architecture.units;
     fill = std::max(fill, tile.efficiency * useful * waves / std::ceil(waves));
   }
   double efficiency = (fp8 ? rates.architecture.gemm_fp8 : rates.architecture.gemm) * k /
-                      (k + tc::kInnerHalf) * std::pow(fill, tc::kWaveExponent);
-  if (copies > 1) efficiency *= tc::kGrouped;
+                      (k + c.inner_half) * std::pow(fill, c.wave_exponent);
+  if (copies > 1) efficiency *= c.grouped;
   const double arithmetic =
       2 * m * n * k * copies / ((fp8 ? rates.flops_fp8 : rates.flops) * efficiency);
   const double width = fp8 ? 1 : rates.element;
   const double bytes = copies * (width * (m * k + k * n) + output_bytes * m * n);
-  return std::max(arithmetic, bytes / rates.bandwidth) + tc::kLaunch;
+  return std::max(arithmetic, bytes / rates.bandwidth) + c.launch;
 }
+
+namespace {
+/// The GPU's time and the host's, each mostly hidden behind the other.
+double together(double gpu, double host, double n) {
+  if (!(host > 0)) return gpu;
+  const double longer = std::max(gpu, host), shorter = std::min(gpu, host);
+  return longer * std::pow(1 + std::pow(shorter / longer, n), 1 / n);
+}
+}  // namespace
 
 double SegmentTime::total(RecomputeMode mode) const {
   const double again = mode < recompute.size() ? recompute[mode] : 0;
   // Full recomputation launches the forward's kernels a second time.
-  const double launches = mode == 1 ? 2 * floor : floor;
-  return std::max(forward, floor) + std::max(backward + again, launches);
+  const double launches = mode == kFullRecompute ? 2 * host : host;
+  return together(forward, host, blend) + together(backward + again, launches, blend);
 }
 
-SegmentTimer::SegmentTimer(const Problem& problem) {
+SegmentTimer::SegmentTimer(const Problem& problem, const TimeConstants& constants)
+    : constants_(constants), path_(time_path(problem)) {
   const Program& program = *problem.program;
   const Facts& facts = problem.inventory.facts;
   const ops::Shapes shapes(program, problem.module->pool(), facts.imbalance, facts.vocab_multiple);
@@ -92,7 +121,6 @@ SegmentTimer::SegmentTimer(const Problem& problem) {
            std::any_of(problem.framework->entries.begin(), problem.framework->entries.end(),
                        [](const ast::Entry* e) { return e->kind == ast::EntryKind::fuse; });
   modes_ = std::max<std::size_t>(problem.inventory.recompute_modes.size(), 2);
-  unfused_ = facts.variant.attention == "unfused";
   if (!problem.job->target.is_zero()) target_ = problem.job->target.to_int64();
   for (std::uint32_t k = 0; k < program.class_count; ++k)
     segments_.push_back(compile(program.class_first_segment[k], problem, shapes, k));
@@ -128,6 +156,8 @@ SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Pr
     t.top_k = static_cast<double>(std::max<std::int64_t>(op.top_k, 1));
     if (op.kind == OpKind::combine && op.experts != kNone)
       t.top_k = static_cast<double>(std::max<std::int64_t>(program.ops[op.experts].top_k, 1));
+    t.in_experts = op.experts != kNone;
+    t.biased = op.weights.size() > 1;
     out.has_experts = out.has_experts || op.kind == OpKind::experts;
     ops::Variant variant = problem.inventory.facts.variant;
     for (const WeightId w : op.weights) {
@@ -216,18 +246,40 @@ double SegmentTimer::traffic(const Traffic& c, const TimedOp& op, const TimeKey&
   if (c.group == ops::Group::etp) n = key.etp;
   const double bytes = values_[c.bytes];
   if (n <= 1 || !(bytes > 0)) return 0;
+  const double exposed =
+      c.group == ops::Group::tp && path_.tp_overlap ? constants_.tp_overlapped : 1;
   switch (c.kind) {
     case ops::CollectiveKind::all_gather:
     case ops::CollectiveKind::reduce_scatter:
-      return links.ring(bytes, n, stride) * (c.hidden_partly ? tc::kRegather : 1);
+      return links.ring(bytes, n, stride) * exposed * (c.hidden_partly ? constants_.regather : 1);
     case ops::CollectiveKind::all_reduce:
-      return 2 * links.ring(bytes, n, stride);
+      return 2 * links.ring(bytes, n, stride) * exposed;
     case ops::CollectiveKind::all_to_all:
       return links.all_to_all(bytes, n, stride, op.top_k);
     case ops::CollectiveKind::ring:
       return std::max(0.0, links.ring(bytes, n, stride) - hide);
   }
   return 0;
+}
+
+/// Of an op's own traffic (no matrix product), how much there is as this stack runs it.
+double SegmentTimer::traffic_factor(const TimedOp& op) const {
+  if (op.kind == OpKind::attention) return path_.unfused ? constants_.unfused_bytes : 1;
+  if (op.kind == OpKind::experts || op.kind == OpKind::combine)
+    return path_.fused_experts ? constants_.routed_fused : constants_.routed;
+  if (op.in_experts && path_.fused_experts && op.kind != OpKind::linear) return 0;
+  return path_.eager ? constants_.eager : 1;
+}
+
+/// What the host needs to launch a layer's forward.
+double SegmentTimer::host_time(const TimedSegment& s, const TimeKey& key) const {
+  if (!s.is_layer || path_.launch == TimePath::Launch::graphs) return 0;
+  if (path_.launch == TimePath::Launch::kernels)
+    return constants_.host_layer + (s.has_experts ? constants_.host_experts : 0);
+  const double eighth = static_cast<double>(key.tp) / 8;
+  return constants_.host_legacy +
+         (key.tp > 1 ? constants_.host_legacy_tp + constants_.host_legacy_tp8 * eighth * eighth
+                     : 0);
 }
 
 SegmentTimer::Cost SegmentTimer::cost(const TimedOp& op, const TimeKey& key, const Rates& rates,
@@ -238,27 +290,40 @@ SegmentTimer::Cost SegmentTimer::cost(const TimedOp& op, const TimeKey& key, con
     const double m = values_[p.m], n = values_[p.n], k = values_[p.k], copies = values_[p.count];
     out.forward += gemm_time(rates, m, n, k, copies, fp8, rates.element);
     out.backward += gemm_time(rates, m, k, n, copies, fp8, rates.element);
-    if (op.trained) out.backward += gemm_time(rates, k, n, m, copies, fp8, tc::kWeightGradBytes);
+    if (op.trained)
+      out.backward += gemm_time(rates, k, n, m, copies, fp8, constants_.weight_gradient_bytes);
     if (fp8) {
-      out.forward += tc::kQuantizeBytes * m * k * copies / rates.bandwidth;
-      out.backward += tc::kQuantizeBytes * m * n * copies / rates.bandwidth;
+      out.forward += constants_.quantize_bytes * m * k * copies / rates.bandwidth;
+      out.backward += constants_.quantize_bytes * m * n * copies / rates.bandwidth;
     }
+  }
+  if (op.in_experts && op.biased && !op.products.empty()) {
+    // A bias of each expert on its own rows, and what bounds the activation, in kernels of their
+    // own.
+    const Product& p = op.products.front();
+    const double bytes = constants_.expert_bias * values_[p.m] * values_[p.n] * values_[p.count] *
+                         (path_.fused_experts ? constants_.expert_bias_fused : 1);
+    out.forward += bytes / rates.bandwidth;
+    out.backward += kBackwardTraffic * bytes / rates.bandwidth;
   }
   double attention_backward = 0;
   if (const double flops = values_[op.attention]; flops > 0) {
-    const double rate = unfused_ ? rates.flops * rates.architecture.gemm * tc::kUnfusedProduct
-                                 : rates.flops * rates.architecture.attention;
+    const double rate = path_.unfused
+                            ? rates.flops * rates.architecture.gemm * constants_.unfused_product
+                            : rates.flops * rates.architecture.attention;
     out.attention_forward = flops / rate;
-    attention_backward =
-        unfused_ ? 2 * out.attention_forward
-                 : tc::kAttentionBackwardFlops * out.attention_forward / tc::kAttentionBackward;
+    if (path_.torch && key.cp > 2) out.attention_forward *= constants_.cp_torch;
+    attention_backward = path_.unfused ? 2 * out.attention_forward
+                                       : constants_.attention_backward_flops *
+                                             out.attention_forward / constants_.attention_backward;
   }
-  out.forward += out.attention_forward + values_[op.bytes_forward] / rates.bandwidth;
-  out.backward += attention_backward + values_[op.bytes_backward] / rates.bandwidth;
+  const double factor = traffic_factor(op) / rates.bandwidth;
+  out.forward += out.attention_forward + values_[op.bytes_forward] * factor;
+  out.backward += attention_backward + values_[op.bytes_backward] * factor;
   const auto exchange = [&](const std::vector<Traffic>& all, double attention) {
     double sum = 0;
     for (const Traffic& c : all) {
-      const double t = traffic(c, op, key, links, tc::kRingHidden * attention);
+      const double t = traffic(c, op, key, links, constants_.ring_hidden * attention);
       sum += t;
       (c.group == ops::Group::cp ? out.cp : c.group == ops::Group::ep ? out.ep : out.tp) += t;
     }
@@ -288,7 +353,8 @@ std::vector<SegmentTime> SegmentTimer::times(const TimeKey& key, const Rates& ra
       for (std::size_t mode = 1; mode < modes_; ++mode)
         if (op.again[mode]) t.recompute[mode] += c.forward;
     }
-    if (s.is_layer) t.floor = tc::kHostLayer + (s.has_experts ? tc::kHostExperts : 0);
+    t.host = host_time(s, key);
+    t.blend = constants_.host_blend;
     for (const Slot i : s.dense) t.parameters.dense += values_[i];
     for (const Slot i : s.expert) t.parameters.expert += values_[i];
     for (const Slot i : s.frozen_dense) t.parameters.frozen_dense += values_[i];

@@ -11,19 +11,30 @@
 #include "planner/layout.hpp"
 #include "planner/links.hpp"
 #include "planner/time_constants.hpp"
+#include "planner/time_path.hpp"
 
 /// Times of ops and of segments (a layer, or what stands beside layers), for one micro-batch on
 /// one rank. Seconds. Formulas: ../shared/TIME.md §1.
 namespace plimsoll {
 
+/// What a GPU reaches of its data sheet's dense rate.
+struct Architecture {
+  double gemm = 0;       ///< 16-bit products
+  double gemm_fp8 = 0;   ///< of the fp8 rate
+  double attention = 0;  ///< flash attention, forward
+  double units = 1;      ///< SMs or CUs, for wave quantisation
+};
+
 /// What a GPU does in a second, as far as it is reached.
 struct Rates {
-  time_constants::Architecture architecture;
+  Architecture architecture;
   double flops = 0, flops_fp8 = 0;  ///< datasheet, dense; `flops` at the job's 16 or 32 bits
   double bandwidth = 0;             ///< HBM, reached
   double element = 2;               ///< bytes of an activation or weight
 
-  static Rates of(const Gpu&, const std::string& precision);
+  const TimeConstants* constants = &kTimeConstants;
+
+  static Rates of(const Gpu&, const TimePath&, const TimeConstants& = kTimeConstants);
 };
 
 /// M x N x K, \a copies times, with tile and wave quantisation; or the time its bytes take.
@@ -44,12 +55,13 @@ struct Parameters {
 
 /// What one segment costs on one rank and micro-batch.
 struct SegmentTime {
-  double forward = 0, backward = 0;  ///< all of it, no recomputation, host floor not applied
+  double forward = 0, backward = 0;  ///< all of it, no recomputation, the host not counted
   double tp = 0, cp = 0, ep = 0;     ///< the part of both that is communication
   std::vector<double> recompute;     ///< by mode: added to backward
-  double floor = 0;                  ///< host: least time of a forward
+  double host = 0;                   ///< what launching a forward takes
+  double blend = 1;                  ///< TimeConstants::host_blend
   Parameters parameters;
-  double total(RecomputeMode mode) const;  ///< forward and backward, host floor applied
+  double total(RecomputeMode mode) const;  ///< forward and backward, the host counted
 };
 
 /// What the times of segments depend on.
@@ -62,7 +74,7 @@ struct TimeKey {
 /// The program's rules flattened for timing; made once a job.
 class SegmentTimer {
  public:
-  explicit SegmentTimer(const Problem&);
+  explicit SegmentTimer(const Problem&, const TimeConstants& = kTimeConstants);
   /// Layer classes in order, then root segments.
   std::vector<SegmentTime> times(const TimeKey&, const Rates&, const Links&);
   /// FLOPs of one sequence's forward and backward over the whole model, nothing divided or
@@ -85,6 +97,7 @@ class SegmentTimer {
   struct TimedOp {
     OpKind kind;
     bool fp8 = false, trained = true;
+    bool in_experts = false, biased = false;  ///< stands in the body of experts; has a bias
     std::vector<Product> products;
     Slot attention, bytes_forward, bytes_backward;
     std::vector<Traffic> forward, backward;
@@ -106,15 +119,19 @@ class SegmentTimer {
                        std::uint32_t trace);
   Cost cost(const TimedOp&, const TimeKey&, const Rates&, const Links&) const;
   double traffic(const Traffic&, const TimedOp&, const TimeKey&, const Links&, double hide) const;
+  double traffic_factor(const TimedOp&) const;
+  double host_time(const TimedSegment&, const TimeKey&) const;
   void run(const TimeKey&);
   Slot slot(Expr);
+
+  const TimeConstants& constants_;
+  TimePath path_;
 
   std::vector<Expr> roots_;
   std::optional<Tape> tape_;    ///< of roots_
   std::vector<double> values_;  ///< of roots_, at the last run
   std::vector<TimedSegment> segments_;
   std::size_t modes_ = 2;
-  bool unfused_ = false;
   bool fuses_ = false;       ///< the stack stores linears that read one value as one weight
   std::int64_t target_ = 0;  ///< tokens of the other sequence; 0: as long as `seq`
 };
