@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "lang/names.hpp"
+
 namespace plimsoll {
 
 eval::Value number(Expr e, Dimension dimension) { return {eval::Number{e, dimension, ""}, {}}; }
@@ -42,8 +44,9 @@ void JobScope::add_layout_variables(const std::vector<std::string>& recompute_mo
       {eval::OpenWord{pool_.variable(Var::recompute), enumeration("recompute", recompute_modes)},
        {}});
   set("schedule",
-      {eval::OpenWord{pool_.variable(Var::schedule),
-                      enumeration("schedule", {"1f1b", "interleaved", "gpipe", "zb_h1", "zb_v"})},
+      {eval::OpenWord{
+           pool_.variable(Var::schedule),
+           enumeration("schedule", std::vector<std::string>(kSchedules.begin(), kSchedules.end()))},
        {}});
 }
 

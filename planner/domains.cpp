@@ -33,7 +33,7 @@ std::int64_t gpus_left(std::int64_t gpus, const Layout& l) { return gpus / (l.tp
 
 std::optional<Schedule> schedule_named(std::string_view word) {
   for (const Schedule s : {Schedule::one_f_one_b, Schedule::interleaved, Schedule::gpipe,
-                           Schedule::zb_h1, Schedule::zb_v})
+                           Schedule::zb_h1, Schedule::zb_v, Schedule::dualpipe_v})
     if (name(s) == word) return s;
   return std::nullopt;
 }

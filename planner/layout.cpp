@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "planner/stages.hpp"
+
 namespace plimsoll {
 
 std::string_view name(Schedule s) {
-  static constexpr std::string_view kNames[] = {"1f1b", "interleaved", "gpipe", "zb_h1", "zb_v"};
+  static constexpr std::string_view kNames[] = {"1f1b",  "interleaved", "gpipe",
+                                                "zb_h1", "zb_v",        "dualpipe_v"};
   return kNames[static_cast<std::size_t>(s)];
 }
 
@@ -73,13 +76,19 @@ std::string why_batch(const Problem& p, const Layout& l) {
 }
 
 std::string why_schedule(const Problem& p, const Layout& l) {
-  if (l.schedule == Schedule::zb_v) return "the schedule zb_v is not priced yet";
-  if (l.vpp > 1 && l.schedule != Schedule::interleaved)
+  const bool folds = folded(l.schedule);
+  if (folds && l.vpp != 2)
+    return fmt::format("schedule = {} runs two chunks a stage: it needs vpp = 2, not {}",
+                       name(l.schedule), l.vpp);
+  if (l.schedule == Schedule::dualpipe_v && l.microbatches < 2 * l.pp)
+    return fmt::format("{} micro-batches are fewer than 2 * pp = {}, which dualpipe_v needs",
+                       l.microbatches, 2 * l.pp);
+  if (l.vpp > 1 && l.schedule != Schedule::interleaved && !folds)
     return fmt::format("vpp = {} needs schedule = interleaved", l.vpp);
   if (l.vpp == 1 && l.schedule == Schedule::interleaved)
     return "schedule = interleaved needs vpp > 1";
   if (l.vpp > 1 && l.pp == 1) return "vpp > 1 needs pp > 1";
-  if (l.vpp > 1 && l.microbatches % l.pp != 0)
+  if (l.vpp > 1 && !folds && l.microbatches % l.pp != 0)
     return fmt::format("{} micro-batches do not divide over pp = {}, which interleaving needs",
                        l.microbatches, l.pp);
   if (p.program->layer_count % l.vpp != 0)
@@ -192,7 +201,9 @@ Env environment(const Problem& p, const Layout& l, std::int64_t stage) {
       {Var::last, stage == l.pp - 1},
       {Var::receiving, l.pp == 1    ? 0
                        : stage == 0 ? l.vpp - 1
-                                    : l.vpp},
+                       // The fold: what the first chunk makes, the second reads on the same stage.
+                       : folded(l.schedule) && stage == l.pp - 1 ? l.vpp - 1
+                                                                 : l.vpp},
       {Var::sequences, l.sequences}};
   for (const auto& [v, value] : values) env[v] = value;
   env[Var::target] = p.job->target.is_zero() ? Rational(l.seq) : p.job->target;
@@ -231,8 +242,7 @@ std::string describe(const Problem& p, const Layout& l) {
       text += fmt::format(" [{}]", fmt::join(l.recompute_layers, ", "));
     words.push_back(text);
   }
-  if (l.schedule == Schedule::gpipe || l.schedule == Schedule::zb_h1 ||
-      l.schedule == Schedule::zb_v)
+  if (l.schedule != Schedule::one_f_one_b && l.schedule != Schedule::interleaved)
     words.push_back(std::string(name(l.schedule)));
   if (l.stage_layers != default_stage_layers(p.program->layer_count, l.pp))
     words.push_back(fmt::format("stages [{}]", fmt::join(l.stage_layers, ", ")));

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-enum class Schedule : std::uint8_t { one_f_one_b, interleaved, gpipe, zb_h1, zb_v };
+enum class Schedule : std::uint8_t { one_f_one_b, interleaved, gpipe, zb_h1, zb_v, dualpipe_v };
 std::string_view name(Schedule);  ///< "1f1b", "interleaved" …
 
 /// Recomputation of whole layers: the mode that recompute_layers counts.

@@ -24,6 +24,7 @@ struct Heading {
   std::int64_t context = 0;   ///< serve: tokens a sequence holds at most
   std::string reserved_note;  ///< how reserved follows from allocated: "× 1.08, …"
   std::vector<std::string> recompute_modes = {"none", "full"};
+  std::optional<double> step_seconds;  ///< train: of the layout, by the time model
 };
 
 Heading heading(const Problem&, const Layout&);

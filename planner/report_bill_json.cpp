@@ -128,6 +128,7 @@ Json bill_object(const Heading& heading, const Bill& bill) {
   out["headroom"] = hbm == 0 ? 0.0 : static_cast<double>(bill.hbm_bytes - bill.peak_bytes) / hbm;
   out["fits"] = bill.fits;
   out["verdict"] = bill.verdict;
+  if (heading.step_seconds) out["step_seconds"] = *heading.step_seconds;
   return out;
 }
 

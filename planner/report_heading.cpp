@@ -4,6 +4,7 @@
 
 #include "lang/units.hpp"
 #include "planner/report_bill.hpp"
+#include "planner/time.hpp"
 
 namespace plimsoll::report {
 namespace {
@@ -41,6 +42,13 @@ Heading heading(const Problem& problem, const Layout& layout) {
       out.reserved_note += ", " + problem.inventory.reserved_source;
   }
   out.recompute_modes = problem.inventory.recompute_modes;
+  if (!out.serve) {
+    try {
+      out.step_seconds = static_cast<double>(Clock(problem).step(layout).nanoseconds) * 1e-9;
+    } catch (const ArithmeticError&) {
+      // Longer than can be told: the bill stands without it.
+    }
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include "planner/schedule.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace plimsoll {
 
@@ -24,10 +25,58 @@ bool contains(const Holding& a, const Holding& b) {
   return true;
 }
 
+/// Chunk-passes in a stage's order, the micro-batches of each kind in turn. Those past the last
+/// micro-batch are left out.
+struct Order {
+  std::int64_t microbatches;
+  std::vector<Slot> slots = {};
+  std::int64_t done[2][2] = {{0, 0}, {0, 0}};  ///< [backward][chunk]
+
+  void run(bool backward, std::int32_t chunk) {
+    if (done[backward ? 1 : 0][chunk]++ < microbatches) slots.push_back({backward, chunk});
+  }
+  void forward(std::int32_t chunk) { run(false, chunk); }
+  void backward(std::int32_t chunk) { run(true, chunk); }
+};
+
+std::vector<Slot> zb_v(std::int64_t pp, std::int64_t m, std::int64_t r) {
+  Order o{m};
+  const std::int64_t n = std::max(2 * pp - 1, m);
+  for (std::int64_t i = 0; i < 2 * (pp - r) - 1; ++i) o.forward(0);
+  for (std::int64_t i = 0; i < r; ++i) o.forward(1), o.forward(0);
+  for (std::int64_t i = 0; i < pp - r; ++i) o.forward(1), o.backward(1);
+  while (o.done[0][1] < n) {
+    if (o.done[0][0] < n) o.forward(0);
+    o.backward(0);
+    o.forward(1);
+    o.backward(1);
+  }
+  for (std::int64_t i = 0; i < r; ++i) o.backward(0), o.backward(1);
+  for (std::int64_t i = 0; i < pp - r; ++i) o.backward(0);
+  return std::move(o.slots);
+}
+
+std::vector<Slot> dualpipe_v(std::int64_t pp, std::int64_t m, std::int64_t r) {
+  Order o{m};
+  const std::int64_t below = pp - r - 1;
+  for (std::int64_t i = 0; i < 2 * below; ++i) o.forward(0);
+  for (std::int64_t i = 0; i <= r; ++i) o.forward(0), o.forward(1);
+  for (std::int64_t i = 0; i < below; ++i) o.backward(1), o.forward(1);
+  // Pairs that run at one time: the forward's values are there before the backward's are gone.
+  for (std::int64_t i = 0; i < m - 2 * pp + r + 1; ++i)
+    o.forward(0), o.backward(1), o.forward(1), o.backward(0);
+  for (std::int64_t i = 0; i < below; ++i) o.backward(1), o.forward(1), o.backward(0);
+  for (std::int64_t i = 0; i <= r; ++i) o.backward(1), o.backward(0);
+  for (std::int64_t i = 0; i < below; ++i) o.backward(0);
+  return std::move(o.slots);
+}
+
 }  // namespace
 
 std::vector<Slot> slots(Schedule schedule, std::int64_t pp, std::int64_t vpp, std::int64_t m,
                         std::int64_t stage) {
+  if (schedule == Schedule::zb_v) return zb_v(pp, m, stage);
+  if (schedule == Schedule::dualpipe_v) return dualpipe_v(pp, m, stage);
   const std::int64_t total = m * vpp;
   std::int64_t warmup = std::min(total, pp - stage - 1);
   if (schedule == Schedule::gpipe) warmup = total;

@@ -19,6 +19,11 @@ struct Slot {
 /// A stage's order of work. 1F1B: p-r-1 warm-up forwards, then forward and backward in turn.
 /// Interleaved: 2(p-r-1) + (v-1)p warm-up chunk-forwards, chunks in groups of p micro-batches.
 /// GPipe: all forwards, then all backwards. ZB-H1 holds what 1F1B holds.
+/// ZB-V and DualPipe-V fold the model: chunk 0 lies on stages 0 … p-1, chunk 1 on p-1 … 0. Every
+/// stage of ZB-V holds at most 2p chunk-forwards, what the first stage of 1F1B holds (zero-bubble,
+/// arXiv 2401.10241 and its README; the order is that of torch's ScheduleZBVZeroBubble); of
+/// DualPipe-V, which runs a forward and a backward at one time, 2p + 1 (DualPipe README). A weight
+/// pass is counted with its backward.
 std::vector<Slot> slots(Schedule, std::int64_t pp, std::int64_t vpp, std::int64_t microbatches,
                         std::int64_t stage);
 

@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-bool folded(Schedule s) { return s == Schedule::zb_v; }
+bool folded(Schedule s) { return s == Schedule::zb_v || s == Schedule::dualpipe_v; }
 
 std::vector<Piece> pieces(Schedule schedule, std::int64_t vpp, std::int64_t round_layers,
                           std::int64_t offset, std::int64_t count) {

@@ -363,6 +363,8 @@ std::pair<std::int64_t, std::int64_t> idle_share(const Layout& l) {
       return kZeroBubbleH1;
     case Schedule::zb_v:
       return {0, 1};
+    case Schedule::dualpipe_v:
+      return kDualPipeV;
     case Schedule::one_f_one_b:
     case Schedule::interleaved:
     case Schedule::gpipe:

@@ -120,6 +120,10 @@ inline constexpr Tile kTiles[] = {
 /// Of 1F1B's bubble; zero-bubble README (arXiv 2401.10241).
 inline constexpr std::pair<std::int64_t, std::int64_t> kZeroBubbleH1{1, 3};
 
+/// (p - 1)(F&B + B - 3W) of half a stage's chunks, where F = W = B / 2 and F&B hides nothing;
+/// DualPipe README.
+inline constexpr std::pair<std::int64_t, std::int64_t> kDualPipeV{1, 3};
+
 namespace time_constants {
 inline constexpr double kTie = 0.05;  ///< predicted differences below it are ties; TIME.md §8
 }
