@@ -23,13 +23,27 @@ void* pages(std::int64_t bytes, int protection) {
 
 HostBacking::~HostBacking() {
   for (const auto& [at, bytes] : held_) ::munmap(pointer(at), static_cast<std::size_t>(bytes));
+  budget_.used -= used_;
+}
+
+bool HostBacking::take(std::int64_t bytes) {
+  if (bytes > capacity_ - used_ || !budget_.take(bytes)) return false;
+  used_ += bytes;
+  return true;
+}
+
+void HostBacking::give_back(std::int64_t bytes) {
+  used_ -= bytes;
+  budget_.used -= bytes;
 }
 
 std::optional<Address> HostBacking::reserve(std::int64_t bytes) {
-  if (bytes > capacity_ - used_) return std::nullopt;
+  if (!take(bytes)) return std::nullopt;
   void* at = pages(bytes, PROT_READ | PROT_WRITE);
-  if (!at) return std::nullopt;
-  used_ += bytes;
+  if (!at) {
+    give_back(bytes);
+    return std::nullopt;
+  }
   const auto address = reinterpret_cast<Address>(at);  // NOLINT
   held_.emplace(address, bytes);
   return address;
@@ -38,7 +52,7 @@ std::optional<Address> HostBacking::reserve(std::int64_t bytes) {
 void HostBacking::release(Address at, std::int64_t bytes) {
   PLIMSOLL_ASSERT(held_.erase(at) == 1);
   ::munmap(pointer(at), static_cast<std::size_t>(bytes));
-  used_ -= bytes;
+  give_back(bytes);
 }
 
 Address HostBacking::reserve_range(std::int64_t bytes) {
@@ -55,17 +69,17 @@ void HostBacking::release_range(Address at, std::int64_t bytes) {
 }
 
 bool HostBacking::map(Address at, std::int64_t bytes) {
-  if (bytes > capacity_ - used_) return false;
-  if (::mprotect(pointer(at), static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE) != 0)
-    return false;
-  used_ += bytes;
-  return true;
+  if (!take(bytes)) return false;
+  if (::mprotect(pointer(at), static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE) == 0)
+    return true;
+  give_back(bytes);
+  return false;
 }
 
 void HostBacking::unmap(Address at, std::int64_t bytes) {
   ::madvise(pointer(at), static_cast<std::size_t>(bytes), MADV_DONTNEED);
   ::mprotect(pointer(at), static_cast<std::size_t>(bytes), PROT_NONE);
-  used_ -= bytes;
+  give_back(bytes);
 }
 
 }  // namespace plimsoll::runtime::host

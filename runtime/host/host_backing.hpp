@@ -2,6 +2,7 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <atomic>
 #include <map>
 
 #include "runtime/backing.hpp"
@@ -10,10 +11,22 @@
 /// gone.
 namespace plimsoll::runtime::host {
 
+/// What all ranks may map together.
+struct HostBudget {
+  std::int64_t capacity = 0;
+  std::atomic<std::int64_t> used = 0;
+
+  bool take(std::int64_t bytes) {
+    if (used.fetch_add(bytes) + bytes <= capacity) return true;
+    used -= bytes;
+    return false;
+  }
+};
+
 class HostBacking final : public Backing {
  public:
-  /// \a capacity: bytes that may be mapped at once.
-  explicit HostBacking(std::int64_t capacity) : capacity_(capacity) {}
+  /// \a capacity: bytes that may be mapped at once, of a \a budget that outlives it.
+  HostBacking(std::int64_t capacity, HostBudget& budget) : capacity_(capacity), budget_(budget) {}
   ~HostBacking() override;
   HostBacking(const HostBacking&) = delete;
   HostBacking& operator=(const HostBacking&) = delete;
@@ -29,7 +42,11 @@ class HostBacking final : public Backing {
   std::int64_t used() const { return used_; }
 
  private:
+  bool take(std::int64_t bytes);
+  void give_back(std::int64_t bytes);
+
   std::int64_t capacity_;
+  HostBudget& budget_;
   std::int64_t used_ = 0;
   std::map<Address, std::int64_t> held_;  ///< segments and ranges not given back
 };

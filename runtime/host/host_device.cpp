@@ -23,7 +23,7 @@ HostDevice::HostDevice(HostWorld& world, std::int64_t rank)
       plan_(world.plan(rank)),
       groups_(world.groups(rank)),
       counted_(plan_),
-      backing_(world.options.capacity),
+      backing_(world.options.capacity, world.budget),
       allocator_(backing_, world.options.allocator),
       states_(world, rank) {}
 
@@ -43,6 +43,7 @@ TensorId HostDevice::allocate(const TensorInfo& info) {
   t.at = reinterpret_cast<std::byte*>(allocator_.address(*block));  // NOLINT
   t.bytes = info.bytes;
   t.is_state = info.kind == TensorInfo::state;
+  t.storage = storage_of(info);
   std::memset(t.at, kPoison, static_cast<std::size_t>(allocator_.bytes(*block)));
   tensors_[id] = t;
   if (t.is_state) states_.add(info, {id, t.at, t.bytes});
@@ -75,8 +76,34 @@ void HostDevice::copy(TensorId from, TensorId to) {
   b.written = a.written;
 }
 
+Storage HostDevice::storage_of(const TensorInfo& info) const {
+  const bool half = plan_.problem.inventory.facts.activation_bytes == Rational(2);
+  const Storage activation = half ? Storage::bf16 : Storage::fp32;
+  if (info.kind == TensorInfo::shared_value || info.kind == TensorInfo::shared_gradient)
+    return activation;
+  if (info.kind != TensorInfo::trace) return Storage::raw;
+  const TraceTensor& t = *info.tensor;
+  if (t.role == TensorRole::item || t.role == TensorRole::temporary) return Storage::raw;
+  if (t.dtype.empty()) return activation;
+  return t.dtype == "fp32" ? Storage::fp32 : t.dtype == "bf16" ? Storage::bf16 : Storage::raw;
+}
+
 float* HostDevice::floats(TensorId id) {
-  return id == kNoTensor ? nullptr : reinterpret_cast<float*>(tensors_.at(id).at);  // NOLINT
+  if (id == kNoTensor) return nullptr;
+  const Tensor& t = tensors_.at(id);
+  if (t.storage != Storage::bf16) return reinterpret_cast<float*>(t.at);  // NOLINT
+  const auto [view, is_new] = views_.try_emplace(id);
+  if (is_new) {
+    view->second.resize(static_cast<std::size_t>(t.bytes / 2));
+    decode(t.storage, t.at, t.bytes / 2, view->second.data());
+  }
+  return view->second.data();
+}
+
+void HostDevice::close_views() {
+  for (const auto& [id, view] : views_)
+    encode(Storage::bf16, view.data(), static_cast<std::int64_t>(view.size()), tensors_.at(id).at);
+  views_.clear();
 }
 
 /// Scratch for a value that the run has no tensor for.
@@ -128,6 +155,7 @@ OpCall<float> HostDevice::call(const OpRun& r) {
   };
   c.room = [this, frame, id](std::string_view name, std::int64_t count) -> float* {
     const TensorId t = frame->temporary(id, name);
+    if (plan_.problem.inventory.facts.activation_bytes != Rational(4)) return nullptr;
     if (t != kNoTensor)
       PLIMSOLL_ASSERT(tensors_.at(t).bytes >= count * static_cast<std::int64_t>(sizeof(float)));
     return floats(t);
@@ -148,6 +176,7 @@ void HostDevice::run(const OpRun& r) {
     backward(r);
   else
     forward(r);
+  close_views();
 }
 
 void HostDevice::forward(const OpRun& r) {
@@ -182,7 +211,8 @@ void HostDevice::keep_copies(const OpRun& r, const OpCall<float>& c) {
     const TensorId t = r.frame->saved_copy(storage(v));
     if (t == kNoTensor || from == floats(t)) return;
     const std::int64_t count = c.shapes->values[v].count();
-    PLIMSOLL_ASSERT(tensors_.at(t).bytes == count * static_cast<std::int64_t>(sizeof(float)));
+    if (tensors_.at(t).storage == Storage::raw) return;  // fp8: its memory is all that is there
+    PLIMSOLL_ASSERT(tensors_.at(t).bytes == count * bytes_of(tensors_.at(t).storage));
     std::copy_n(from, count, floats(t));
   };
   const Op& op = c.what();
@@ -224,8 +254,10 @@ void HostDevice::backward(const OpRun& r) {
       c.input_gradients.push_back(open_gradient(*r.frame, v, r.at.micro_batch));
       continue;
     }
-    if (partial.emplace(s, floats(more)).second)
+    if (!partial.count(s)) {
       std::memset(tensors_.at(more).at, 0, static_cast<std::size_t>(tensors_.at(more).bytes));
+      partial.emplace(s, floats(more));
+    }
     c.input_gradients.push_back(partial.at(s));
   }
   for (const WeightId w : op.weights) c.weight_gradients.push_back(states_.gradient(w));
@@ -245,7 +277,7 @@ void HostDevice::backward(const OpRun& r) {
 
 void HostDevice::about_to_free(const OpRun& next, ValueId input, TensorId id) {
   const Tensor& t = tensors_.at(id);
-  std::memcpy(loose(next.at.micro_batch, input, false), t.at, static_cast<std::size_t>(t.bytes));
+  decode(t.storage, t.at, t.bytes / bytes_of(t.storage), loose(next.at.micro_batch, input, false));
 }
 
 // --- between ranks -------------------------------------------------------------------------------
@@ -256,26 +288,40 @@ void HostDevice::begin_step(int step) {
   states_.begin_step();
 }
 
+/// The value's (or its gradient's) bytes as they are stored.
+std::vector<std::byte> HostDevice::letter(const Transfer& t, ValueId v, bool gradient) {
+  const float* from =
+      gradient ? open_gradient(*t.frame, v, t.at.micro_batch) : floats(t.frame->value(v));
+  if (!from) throw InternalError("a value that another stage waits for is not there");
+  const TensorId id = gradient ? t.frame->gradient(v) : t.frame->value(v);
+  close_views();
+  if (id != kNoTensor) return {tensors_.at(id).at, tensors_.at(id).at + tensors_.at(id).bytes};
+  const bool half = plan_.problem.inventory.facts.activation_bytes == Rational(2);
+  const Storage storage = half ? Storage::bf16 : Storage::fp32;
+  const std::int64_t count = world_.shapes(rank_).values[v].count();
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count * bytes_of(storage)));
+  encode(storage, from, count, bytes.data());
+  return bytes;
+}
+
 void HostDevice::transfer(const Transfer& t) {
   const Layout& l = world_.layout;
+  const auto self = static_cast<int>(rank_);
   const auto other = static_cast<int>(rank_in_stage(l, rank_, t.other % l.pp));
   const bool gradients = t.at.part == StepPart::backward;
   for (const ValueId v : t.values) {
     const std::int64_t tag = (t.at.micro_batch * 2 + gradients) << 32 | v;
     if (t.sends) {
-      const float* from =
-          gradients ? open_gradient(*t.frame, v, t.at.micro_batch) : floats(t.frame->value(v));
-      PLIMSOLL_ASSERT(from != nullptr);
-      const auto* bytes = reinterpret_cast<const std::byte*>(from);  // NOLINT
-      const std::int64_t size = world_.shapes(rank_).values[v].count() * 4;
-      world_.post.send(static_cast<int>(rank_), other, tag, {bytes, bytes + size});
+      world_.post.send(self, other, tag, letter(t, v, gradients));
       continue;
     }
-    const std::vector<std::byte> letter = world_.post.receive(other, static_cast<int>(rank_), tag);
-    float* to =
-        gradients ? open_gradient(*t.frame, v, t.at.micro_batch) : floats(t.frame->value(v));
-    PLIMSOLL_ASSERT(to != nullptr);
-    std::memcpy(to, letter.data(), letter.size());
+    const std::vector<std::byte> bytes = world_.post.receive(other, self, tag);
+    const TensorId id = gradients ? t.frame->gradient(v) : t.frame->value(v);
+    PLIMSOLL_ASSERT(id != kNoTensor);
+    Tensor& to = tensors_.at(id);
+    PLIMSOLL_ASSERT(to.bytes == static_cast<std::int64_t>(bytes.size()));
+    std::memcpy(to.at, bytes.data(), bytes.size());
+    to.written = true;
   }
 }
 

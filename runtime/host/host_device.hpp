@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "runtime/dry/dry_device.hpp"
+#include "runtime/host/half.hpp"
 #include "runtime/host/host_backing.hpp"
 #include "runtime/host/host_states.hpp"
 
-/// One rank's device with memory that exists and real arithmetic. Memory that is not yet written or
-/// already freed is full of NaN, so that whoever reads it spoils the result.
+/// One rank's device with memory that exists and real arithmetic, in fp32; bf16 where the job
+/// stores it. Memory that is not yet written or already freed is full of NaN, so that whoever reads
+/// it spoils the result.
 namespace plimsoll::runtime::host {
 
 class HostDevice final : public Device {
@@ -52,12 +54,17 @@ class HostDevice final : public Device {
     std::int64_t bytes = 0;
     bool written = false;  ///< gradients: the first to write clears
     bool is_state = false;
+    Storage storage = Storage::raw;
   };
   /// Values that have no tensor because an op accounts for them: by micro-batch, value and whether
   /// it is the gradient.
   using Loose = std::map<std::tuple<std::int64_t, ValueId, bool>, std::vector<float>>;
 
+  /// A tensor's numbers: its memory, or for bf16 a copy in fp32 that close_views() writes back.
   float* floats(TensorId);
+  void close_views();
+  Storage storage_of(const TensorInfo&) const;
+  std::vector<std::byte> letter(const Transfer&, ValueId, bool gradient);
   float* loose(std::int64_t micro_batch, ValueId, bool gradient);
   float* value(const OpRun&, ValueId, bool make);
   OpCall<float> call(const OpRun&);
@@ -78,6 +85,7 @@ class HostDevice final : public Device {
   HostStates states_;
   std::vector<Tensor> tensors_;
   Loose loose_;
+  std::map<TensorId, std::vector<float>> views_;                     ///< of the running op
   std::map<std::pair<std::int64_t, OpId>, Routing<float>> routing_;  ///< by micro-batch
   double loss_ = 0;
   int step_ = 0;

@@ -15,8 +15,9 @@ namespace plimsoll::runtime::host {
 
 std::string why_not_on_host(const Problem& p, const Layout& l) {
   if (p.job->serve) return "the host runs training jobs only";
-  if (p.job->precision != "fp32")
-    return fmt::format("the host computes in fp32; this job's precision is {}", p.job->precision);
+  if (p.job->precision != "fp32" && p.job->precision != "bf16")
+    return fmt::format("the host stores fp32 and bf16; this job's precision is {}",
+                       p.job->precision);
   bool frozen = false;
   for (const Op& op : p.program->ops) {
     if (op.kind == OpKind::relative_bias || op.inputs.size() > 3)
@@ -36,9 +37,9 @@ std::string why_not_on_host(const Problem& p, const Layout& l) {
     return "the host does not compute adapters";
   for (const Item& item : p.inventory.items) {
     const bool state = item.category == Category::weights || item.category == Category::gradients ||
-                       item.category == Category::moments;
-    if (state && !item.dtype.empty() && item.dtype != "fp32")
-      return fmt::format("the host computes in fp32; '{}' are {}", item.name, item.dtype);
+                       item.category == Category::master || item.category == Category::moments;
+    if (state && !item.dtype.empty() && item.dtype != "fp32" && item.dtype != "bf16")
+      return fmt::format("the host stores fp32 and bf16; '{}' are {}", item.name, item.dtype);
     std::string moment = item.name.substr(0, item.name.find(" of the tied copy"));
     moment.erase(0, moment.rfind(' ') + 1);
     if (item.category == Category::moments && moment != "m" && moment != "v" &&

@@ -16,7 +16,6 @@ namespace plimsoll::runtime::host {
 namespace {
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-constexpr std::int64_t kFloat = sizeof(float);
 
 /// Weights that a stage's ops read, as the program numbers them.
 std::set<WeightId> weights_on(const Program& p, const StagePlan& plan) {
@@ -140,7 +139,9 @@ void HostStates::add(const TensorInfo& info, const Piece& piece) {
   // Gradients and moments begin at 0; weights are filled by start().
   if (state != "weights" && state != "master weights")
     std::memset(piece.at, 0, static_cast<std::size_t>(piece.bytes));
-  family->states[state].pieces.push_back(piece);
+  State& held = family->states[state];
+  held.storage = plan_.item(info.row).dtype == "bf16" ? Storage::bf16 : Storage::fp32;
+  held.pieces.push_back(piece);
 }
 
 void HostStates::remove(TensorId tensor) {
@@ -167,17 +168,19 @@ HostStates::Range HostStates::part(const Family& f, std::int64_t count, int rank
 /// The elements lie in the pieces as one stream of bytes; what they have no room for lies beyond.
 std::vector<float> HostStates::read(Family& f, const std::string& name, std::int64_t count) {
   State& state = f.states[name];
-  std::vector<float> values(static_cast<std::size_t>(count));
-  auto* to = reinterpret_cast<std::byte*>(values.data());  // NOLINT
-  std::int64_t left = count * kFloat;
+  const std::int64_t each = bytes_of(state.storage);
+  std::vector<std::byte> stored(static_cast<std::size_t>(count * each));
+  std::byte* to = stored.data();
+  std::int64_t left = count * each;
   for (const Piece& p : state.pieces) {
     const std::int64_t bytes = std::min(left, p.bytes);
     std::memcpy(to, p.at, static_cast<std::size_t>(bytes));
     to += bytes;
     left -= bytes;
   }
-  if (left == 0) return values;
-  const auto missing = static_cast<std::size_t>((left + kFloat - 1) / kFloat);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  decode(state.storage, stored.data(), count, values.data());
+  const auto missing = static_cast<std::size_t>((left + each - 1) / each);
   state.beyond.resize(std::max(state.beyond.size(), missing));
   std::copy_n(state.beyond.begin(), missing, values.end() - static_cast<std::ptrdiff_t>(missing));
   return values;
@@ -185,16 +188,20 @@ std::vector<float> HostStates::read(Family& f, const std::string& name, std::int
 
 void HostStates::write(Family& f, const std::string& name, const std::vector<float>& values) {
   State& state = f.states[name];
-  const auto* from = reinterpret_cast<const std::byte*>(values.data());  // NOLINT
-  auto left = static_cast<std::int64_t>(values.size()) * kFloat;
+  const std::int64_t each = bytes_of(state.storage);
+  const auto count = static_cast<std::int64_t>(values.size());
+  std::vector<std::byte> stored(static_cast<std::size_t>(count * each));
+  encode(state.storage, values.data(), count, stored.data());
+  const std::byte* from = stored.data();
+  std::int64_t left = count * each;
   for (const Piece& p : state.pieces) {
     const std::int64_t bytes = std::min(left, p.bytes);
     std::memcpy(p.at, from, static_cast<std::size_t>(bytes));
     from += bytes;
     left -= bytes;
   }
-  const auto missing = static_cast<std::size_t>((left + kFloat - 1) / kFloat);
-  state.beyond.assign(values.end() - static_cast<std::ptrdiff_t>(missing), values.end());
+  const auto missing = static_cast<std::ptrdiff_t>((left + each - 1) / each);
+  state.beyond.assign(values.end() - missing, values.end());
 }
 
 /// A state that is one piece of memory with all elements; nullptr where it is not.
@@ -202,7 +209,8 @@ float* HostStates::whole(Family& f, const std::string& name, std::int64_t count)
   const auto at = f.states.find(name);
   if (at == f.states.end() || at->second.pieces.size() != 1) return nullptr;
   const Piece& p = at->second.pieces.front();
-  return p.bytes >= count * kFloat ? reinterpret_cast<float*>(p.at) : nullptr;  // NOLINT
+  const bool fits = at->second.storage == Storage::fp32 && p.bytes >= count * 4;
+  return fits ? reinterpret_cast<float*>(p.at) : nullptr;  // NOLINT
 }
 
 // --- weights -------------------------------------------------------------------------------------
@@ -239,15 +247,19 @@ float HostStates::initial(const Entry& e, std::int64_t element) const {
 void HostStates::start() {
   for (Family& f : families_) {
     if (f.count == 0) continue;
-    const Range range = mine(f, f.count, 3);
-    std::vector<float> values;
-    for (const Entry& e : f.entries) {
-      const std::int64_t first = std::max(e.offset, range.first);
-      const std::int64_t last = std::min(e.offset + e.count, range.first + range.count);
-      for (std::int64_t i = first; i < last; ++i) values.push_back(initial(e, i - e.offset));
-    }
-    write(f, "weights", values);
-    if (world_.layout.zero >= 3) f.gathered.assign(static_cast<std::size_t>(f.count), kPoison);
+    const auto fill = [&](const std::string& state, const Range& range, bool trained) {
+      std::vector<float> values(static_cast<std::size_t>(range.count));
+      for_each(f, range, trained, [&](const Entry& e, std::int64_t element, std::size_t at) {
+        values[at] = initial(e, element);
+      });
+      write(f, state, values);
+    };
+    fill("weights", mine(f, f.count, 3), false);
+    if (has(f, "master weights")) fill("master weights", mine(f, f.trained, 1), true);
+    if (world_.layout.zero >= 3)
+      f.compute.assign(static_cast<std::size_t>(f.count), kPoison);
+    else if (!whole(f, "weights", f.count))
+      f.compute = read(f, "weights", f.count);
   }
 }
 
@@ -260,9 +272,13 @@ void HostStates::begin_step() {
   }
 }
 
+/// All weights of the stage as ops read them.
+float* HostStates::weights_of(Family& f) {
+  return f.compute.empty() ? whole(f, "weights", f.count) : f.compute.data();
+}
+
 const float* HostStates::weight(WeightId w) {
-  Family& f = family_of(w);
-  const float* base = world_.layout.zero >= 3 ? f.gathered.data() : whole(f, "weights", f.count);
+  const float* base = weights_of(family_of(w));
   PLIMSOLL_ASSERT(base != nullptr);
   return base + find(w)->offset;
 }
@@ -297,7 +313,7 @@ void HostStates::gather_weights(std::uint32_t segment) {
         const std::int64_t first = std::max(e.offset, r.first);
         const std::int64_t last = std::min(e.offset + e.count, r.first + r.count);
         if (first < last)
-          std::copy(from + (first - r.first), from + (last - r.first), f.gathered.begin() + first);
+          std::copy(from + (first - r.first), from + (last - r.first), f.compute.begin() + first);
       }
     };
     if (f.shard.size() == 1) {
@@ -310,7 +326,7 @@ void HostStates::gather_weights(std::uint32_t segment) {
 }
 
 void HostStates::release_weights(std::uint32_t /*segment*/) {
-  for (Family& f : families_) std::fill(f.gathered.begin(), f.gathered.end(), kPoison);
+  for (Family& f : families_) std::fill(f.compute.begin(), f.compute.end(), kPoison);
 }
 
 void HostStates::publish(std::vector<WholeTensors>& tensors, int step, const Entry& e,
@@ -327,11 +343,9 @@ void HostStates::publish_parameters(int step) {
     if (f.count == 0) continue;
     const Range range = mine(f, f.count, 3);
     const std::vector<float> values = read(f, "weights", range.count);
-    for (const Entry& e : f.entries)
-      for (std::int64_t i = std::max(e.offset, range.first);
-           i < std::min(e.offset + e.count, range.first + range.count); ++i)
-        publish(world_.parameters, step, e, i - e.offset,
-                values[static_cast<std::size_t>(i - range.first)]);
+    for_each(f, range, false, [&](const Entry& e, std::int64_t element, std::size_t at) {
+      publish(world_.parameters, step, e, element, values[at]);
+    });
   }
 }
 

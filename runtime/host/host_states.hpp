@@ -2,11 +2,14 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "runtime/device.hpp"
+#include "runtime/host/half.hpp"
 #include "runtime/host/host_world.hpp"
 
 /// A rank's weights, gradients and optimizer states, in the memory that the executor asked for.
@@ -65,6 +68,7 @@ class HostStates {
   };
   enum FamilyKind { dense, experts, tied, family_count };
   struct State {
+    Storage storage = Storage::fp32;
     std::vector<Piece> pieces;
     std::vector<float> beyond;  ///< elements that the pieces have no room for as a whole
   };
@@ -73,8 +77,9 @@ class HostStates {
     std::int64_t count = 0, trained = 0;
     Group shard, replicas;
     std::map<std::string, State> states;  ///< "weights", "gradients", "master weights", "m" …
-    std::vector<float> gathered;          ///< weights, where ZeRO 3 divides them
-    std::vector<float> share;             ///< this rank's part of the gradients, summed up
+    /// Weights as ops read them, where ZeRO 3 divides them or they are stored in bf16.
+    std::vector<float> compute;
+    std::vector<float> share;  ///< this rank's part of the gradients, summed up
   };
   struct Range {
     std::int64_t first = 0, count = 0;
@@ -92,9 +97,24 @@ class HostStates {
   void write(Family&, const std::string& state, const std::vector<float>&);
   float* whole(Family&, const std::string& state, std::int64_t count);
   float* gradient_of(Family&, Entry&);
+  float* weights_of(Family&);
+  bool has(const Family& f, const std::string& state) const { return f.states.count(state) > 0; }
+  /// Calls f(entry, element of it, place in the range) for what of the trained (or all) lies in it.
+  template <class F>
+  void for_each(const Family& family, const Range& range, bool trained, F f) const {
+    for (const Entry& e : family.entries) {
+      const std::int64_t offset = trained ? e.trained : e.offset;
+      if (offset < 0) continue;
+      const std::int64_t last = std::min(offset + e.count, range.first + range.count);
+      for (std::int64_t i = std::max(offset, range.first); i < last; ++i)
+        f(e, i - offset, static_cast<std::size_t>(i - range.first));
+    }
+  }
   void sum_replicas(Family&, Entry&);
   void sum_ties();
   void add_to_share(Family&, Entry&);
+  void store_gradients(Family&);
+  void store_weights();
   void step(Family&, int step);
   float initial(const Entry&, std::int64_t element) const;
   std::int64_t place(WeightId, std::int64_t element) const;
@@ -108,7 +128,6 @@ class HostStates {
   std::array<Family, family_count> families_;
   std::map<WeightId, std::pair<int, std::size_t>> entry_of_;  ///< by stored weight: family, entry
   std::map<WeightId, bool> ties_;  ///< owners that several stages have, and whether this one does
-  bool first_ = true;
 };
 
 /// The weight whose storage \a w is.

@@ -89,24 +89,19 @@ void HostStates::clip(int step) {
     f.share.resize(static_cast<std::size_t>(range.count));
     for (Entry& e : f.entries)
       if (e.trained >= 0 && (world_.layout.zero < 2 || e.tied_across)) add_to_share(f, e);
-    if (world_.layout.zero >= 2) write(f, "gradients", f.share);
+    store_gradients(f);
     const double holders =
         static_cast<double>(f.replicas.size()) / (world_.layout.zero >= 1 ? f.shard.size() : 1);
-    for (const Entry& e : f.entries) {
-      if (e.trained < 0) continue;
-      for (std::int64_t i = std::max(e.trained, range.first);
-           i < std::min(e.trained + e.count, range.first + range.count); ++i) {
-        const float g = f.share[static_cast<std::size_t>(i - range.first)];
-        // Copies of a tied weight are not counted, replicas once.
-        if (&f != &families_[tied])
-          square += static_cast<double>(g) * g / holders /
-                    static_cast<double>(shapes_.weights[e.weight].replicas);
-        if (world_.options.keep_tensors) {
-          const std::lock_guard lock(world_.mutex);
-          publish(world_.gradients, step, e, i - e.trained, g);
-        }
-      }
-    }
+    for_each(f, range, true, [&](const Entry& e, std::int64_t element, std::size_t at) {
+      const float g = f.share[at];
+      // Copies of a tied weight are not counted, replicas once.
+      if (&f != &families_[tied])
+        square += static_cast<double>(g) * g / holders /
+                  static_cast<double>(shapes_.weights[e.weight].replicas);
+      if (!world_.options.keep_tensors) return;
+      const std::lock_guard lock(world_.mutex);
+      publish(world_.gradients, step, e, element, g);
+    });
   }
   world_.group(RankGroup::all, rank_).all_reduce(&square, 1);
   const double limit = world_.options.clip_norm, norm = std::sqrt(square);
@@ -115,55 +110,75 @@ void HostStates::clip(int step) {
     for (float& g : f.share) g *= static_cast<float>(limit / norm);
 }
 
+/// Gradients that were made in scratch go where the run counts them.
+void HostStates::store_gradients(Family& f) {
+  if (f.trained == 0 || !has(f, "gradients")) return;
+  if (world_.layout.zero >= 2) return write(f, "gradients", f.share);
+  if (whole(f, "gradients", f.trained)) return;
+  std::vector<float> all(static_cast<std::size_t>(f.trained));
+  for (Entry& e : f.entries)
+    if (e.trained >= 0) std::copy_n(gradient_of(f, e), e.count, all.begin() + e.trained);
+  write(f, "gradients", all);
+}
+
 /// Adam with decoupled decay (Loshchilov and Hutter 2019) where there are m and v, else descent
-/// with momentum where there is one.
+/// with momentum where there is one. Where there are masters, they are what is updated, and the
+/// weights follow them.
 void HostStates::step(Family& f, int step) {
   const HostOptions& o = world_.options;
   const Range range = mine(f, f.trained, 1);
-  const bool adam = f.states.count("m") && f.states.count("v");
-  const bool momentum = f.states.count("momentum") > 0;
-  std::vector<float> m, v;
+  const bool adam = has(f, "m") && has(f, "v"), momentum = has(f, "momentum");
+  const bool master = has(f, "master weights"), divided = world_.layout.zero >= 3;
+  std::vector<float> m, v, own;
   if (adam || momentum) m = read(f, adam ? "m" : "momentum", range.count);
   if (adam) v = read(f, "v", range.count);
   // Where ZeRO 3 divides the weights, its pieces are those of the gradients: nothing is frozen.
-  std::vector<float> own;
-  if (world_.layout.zero >= 3) own = read(f, "weights", range.count);
-  float* all = world_.layout.zero >= 3 ? nullptr : whole(f, "weights", f.count);
+  if (master || divided) own = read(f, master ? "master weights" : "weights", range.count);
+  float* all = divided ? nullptr : weights_of(f);
   const double correct1 = 1 - std::pow(o.beta1, step), correct2 = 1 - std::pow(o.beta2, step);
-  for (const Entry& e : f.entries) {
-    if (e.trained < 0) continue;
-    for (std::int64_t i = std::max(e.trained, range.first);
-         i < std::min(e.trained + e.count, range.first + range.count); ++i) {
-      const auto k = static_cast<std::size_t>(i - range.first);
-      float& w = all ? all[e.offset + i - e.trained] : own[k];
-      const double g = f.share[k];
-      double change = g;
-      if (adam) {
-        m[k] = static_cast<float>(o.beta1 * m[k] + (1 - o.beta1) * g);
-        v[k] = static_cast<float>(o.beta2 * v[k] + (1 - o.beta2) * g * g);
-        change = m[k] / correct1 / (std::sqrt(v[k] / correct2) + o.epsilon) + o.weight_decay * w;
-      } else if (momentum) {
-        m[k] = static_cast<float>(o.beta1 * m[k] + g);
-        change = m[k];
-      }
-      w = static_cast<float>(w - o.learning_rate * change);
+  for_each(f, range, true, [&](const Entry& e, std::int64_t element, std::size_t k) {
+    float* used = all ? &all[e.offset + element] : nullptr;
+    float& w = own.empty() ? *used : own[k];
+    const double g = f.share[k];
+    double change = g;
+    if (adam) {
+      m[k] = static_cast<float>(o.beta1 * m[k] + (1 - o.beta1) * g);
+      v[k] = static_cast<float>(o.beta2 * v[k] + (1 - o.beta2) * g * g);
+      change = m[k] / correct1 / (std::sqrt(v[k] / correct2) + o.epsilon) + o.weight_decay * w;
+    } else if (momentum) {
+      m[k] = static_cast<float>(o.beta1 * m[k] + g);
+      change = m[k];
     }
-  }
+    w = static_cast<float>(w - o.learning_rate * change);
+    if (used) *used = w;
+  });
   if (adam || momentum) write(f, adam ? "m" : "momentum", m);
   if (adam) write(f, "v", v);
-  if (world_.layout.zero >= 3) write(f, "weights", own);
+  if (master) write(f, "master weights", own);
+  if (divided) write(f, "weights", own);
 }
 
 void HostStates::update(int step_number) {
   for (Family& f : families_)
     if (f.trained > 0) step(f, step_number);
+  if (world_.layout.zero == 0) store_weights();
+}
+
+/// Weights that ops read in another form go where the run counts them, and are what is stored
+/// there.
+void HostStates::store_weights() {
+  for (Family& f : families_) {
+    if (f.compute.empty()) continue;
+    write(f, "weights", f.compute);
+    f.compute = read(f, "weights", f.count);
+  }
 }
 
 /// ZeRO 1 and 2: each rank has updated its part of the weights.
 void HostStates::gather_updated() {
   for (Family& f : families_) {
     if (f.trained == 0 || f.shard.size() == 1) continue;
-    float* all = whole(f, "weights", f.count);
+    float* all = weights_of(f);
     const Meeting::Table table(*f.shard.meeting, f.shard.rank, all);
     for (int r = 0; r < f.shard.size(); ++r) {
       if (r == f.shard.rank) continue;
@@ -179,6 +194,7 @@ void HostStates::gather_updated() {
       }
     }
   }
+  store_weights();
 }
 
 }  // namespace plimsoll::runtime::host

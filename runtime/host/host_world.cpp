@@ -26,6 +26,7 @@ double loss_tokens(const Problem& p, const Layout& l) {
 
 HostWorld::HostWorld(const Problem& p, const Layout& l, const HostOptions& o)
     : problem(p), layout(l), options(o) {
+  budget.capacity = o.total_capacity;
   facts.dropout = p.job->dropout.to_double();
   facts.attention_dropout = p.job->attention_dropout.to_double();
   facts.flash = p.job->attention != "unfused";

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/allocator.hpp"
+#include "runtime/host/host_backing.hpp"
 #include "runtime/host/op_call.hpp"
 #include "runtime/ranks.hpp"
 #include "runtime/stage_plan.hpp"
@@ -27,6 +28,7 @@ struct HostOptions {
   bool keep_tensors = false;     ///< HostRun::gradients and parameters are wanted
   AllocatorOptions allocator;
   std::int64_t capacity = CountingBacking::kNoLimit;  ///< bytes that a rank's allocator can have
+  std::int64_t total_capacity = CountingBacking::kNoLimit;  ///< that all ranks' can have together
 };
 
 /// Whole tensors of the model by weight, put together from the ranks' parts.
@@ -43,6 +45,7 @@ class HostWorld {
   const HostOptions options;
   RunFacts facts;
   Post post;
+  HostBudget budget;
 
   std::int64_t ranks() const { return static_cast<std::int64_t>(plans_.size()); }
   const StagePlan& plan(std::int64_t rank) const { return *plans_.at(at(rank)); }

@@ -422,3 +422,28 @@ TEST_CASE("host run: a saved value that is gone is missed", "[host]") {
   }
   CHECK(said.find("backward of attention") != std::string::npos);
 }
+
+TEST_CASE("host run: bf16 where the job stores it", "[host]") {
+  const auto in_bf16 = [](int gpus, const std::string& layout) {
+    std::string text = plan_text(kLlama, gpus, layout);
+    text.replace(text.find("fp32"), 4, "bf16");
+    return price(text);
+  };
+  const Priced exact = price(plan_text(kLlama, 1, ""));
+  const HostRun expected = run(exact);
+  for (const auto& [gpus, layout] :
+       {std::pair{1, ""}, std::pair{2, "tp = 2  sp = true"}, std::pair{2, "zero = 1"},
+        std::pair{2, "zero = 3"}, std::pair{4, "pp = 2  zero = 2"}, std::pair{2, "cp = 2"}}) {
+    INFO(layout);
+    const Priced p = in_bf16(gpus, layout);
+    const HostRun found = run(p);
+    check_memory(p, found);
+    for (std::size_t step = 0; step < 2; ++step)
+      CHECK(found.losses[step] == Approx(expected.losses[step]).epsilon(0.01));
+    for (WeightId w = 0; w < exact.problem->program->weights.size(); ++w) {
+      const auto& right = expected.gradients[0][w];
+      CHECK(distance(found.gradients[0][w], right) <= 0.05 * norm(right));  // 8 bits of mantissa
+      CHECK(distance(found.gradients[0][w], right) > 0);
+    }
+  }
+}
