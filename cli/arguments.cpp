@@ -113,6 +113,8 @@ class Parser {
     words(verify, "--device", {"dry", "host", "cuda"}, options_.device,
           "dry counts (as if unsaid), host computes in memory, cuda on a GPU");
     ranks(verify);
+    whole_number(verify, "--steps", 2, options_.steps,
+                 "Steps that a device that computes makes of the same text (2)");
     bytes(verify, "--limit", options_.limit, "Memory that the run may take, such as 2GiB");
     json(verify);
     auto* format = command("fmt", "The file in canonical form, on standard output");

@@ -39,6 +39,7 @@ struct Options {
   bool pareto = false;                 ///< plan: step time against headroom
   std::string device = "dry";          ///< verify: dry, host, cuda
   runtime::RankChoice ranks;           ///< verify
+  std::optional<std::int64_t> steps;   ///< verify on a device that computes; 2 as if unsaid
   std::optional<std::int64_t> limit;   ///< verify: bytes that the device may take
   bool json = false;
   bool write = false;  ///< fmt: in place

@@ -7,6 +7,7 @@
 #include "cli/problem.hpp"
 #include "lang/module.hpp"
 #include "planner/report_bill.hpp"
+#include "runtime/host/host_verify.hpp"
 #include "runtime/report_verify.hpp"
 
 namespace plimsoll::cli {
@@ -19,6 +20,14 @@ std::variant<runtime::Verification, Outcome> run_on_device(const Options& option
                                                            const runtime::RankChoice& choice) {
   if (options.device == "dry")
     return runtime::verify_dry(problem, bill, runtime::chosen_ranks(bill, choice), options.limit);
+  if (options.device == "host") {
+    auto ran =
+        runtime::host::verify_host(problem, bill, runtime::chosen_ranks(bill, choice),
+                                   options.limit, static_cast<int>(options.steps.value_or(2)));
+    if (auto* why = std::get_if<std::string>(&ran))
+      return user_error(*why, "'--device dry' counts, and runs any layout");
+    return std::get<runtime::Verification>(std::move(ran));
+  }
   return user_error(fmt::format("this build cannot run on the device '{}'", options.device),
                     "'--device dry' counts, and runs anywhere");
 }

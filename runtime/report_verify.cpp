@@ -132,6 +132,9 @@ std::string verify_text(const Heading& heading, const Bill& bill, const Problem&
                     said.substr(colon);
   out += title(heading, bill, style);
   if (!v.ranks.empty()) out += '\n' + rank_table(v, style);
+  if (!v.losses.empty())
+    out += fmt::format("\nThe loss is {:.2f} in step 1, {:.2f} in step {}.\n", v.losses.front(),
+                       v.losses.back(), v.losses.size());
   if (v.failure)
     out += ran_out(p, *v.failure, style);
   else if (!v.agrees)

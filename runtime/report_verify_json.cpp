@@ -53,6 +53,7 @@ std::string verify_json(const Problem& p, const runtime::Verification& v) {
   for (const RankCheck& r : v.ranks) out["ranks"].push_back(rank(r));
   out["worst_difference"] = v.worst_difference;
   out["agrees"] = v.agrees;
+  if (!v.losses.empty()) out["losses"] = v.losses;
   if (v.failure) {
     Json& f = out["failure"];
     f["rank"] = v.failure->rank;

@@ -53,6 +53,7 @@ struct Verification {
   std::int64_t worst_difference = 0;  ///< of the largest absolute value
   bool agrees = true;
   std::optional<VerifyFailure> failure;  ///< then `ranks` are those that came to an end
+  std::vector<double> losses;  ///< by step, where the device computes: the mean over its tokens
 };
 
 /// Which ranks of a layout are looked at.
