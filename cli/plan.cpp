@@ -14,6 +14,7 @@
 #include "lang/diagnostics.hpp"
 #include "planner/clash.hpp"
 #include "planner/enumerate.hpp"
+#include "planner/feasible.hpp"
 #include "planner/on.hpp"
 #include "planner/pareto.hpp"
 #include "planner/preferences.hpp"
@@ -81,6 +82,7 @@ void complete(const Options& options, const Problem& problem, const PlanOptions&
   if (result.status == PlanResult::infeasible && options.on.empty()) {
     if (result.space == 0) result.core = find_conflict(problem);
     if (result.core.empty() && !problem.job->serve) find_clash(problem, result, how.stop);
+    if (result.space > 0) result.never = why_never(problem);
     result.relaxations = suggest(problem, how.stop);
   }
   if (options.pareto)

@@ -77,8 +77,8 @@ struct Relaxation {
   std::string change;     ///< "use 16 nodes"
   std::string value;      ///< "16"
   std::string plan_text;  ///< the whole file with the change made
-  Priced best;            ///< what planning the changed file gives
-  std::string layout;     ///< describe() of it
+  Priced best;  ///< a layout of the changed file that fits; planning it may find a better one
+  std::string layout;  ///< describe() of it
 };
 
 struct PlanResult {

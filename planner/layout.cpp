@@ -220,6 +220,24 @@ Env environment(const Problem& p, const Layout& l, std::int64_t stage) {
   return env;
 }
 
+namespace {
+
+/// "[9, 10×5, 11]": equal neighbours are counted.
+std::string list_in_short(const std::vector<std::int64_t>& list) {
+  constexpr std::size_t kLong = 4;
+  std::vector<std::string> words;
+  for (std::size_t i = 0, end = 0; i < list.size(); i = end) {
+    while (end < list.size() && list[end] == list[i]) ++end;
+    if (end - i >= kLong)
+      words.push_back(fmt::format("{}×{}", list[i], end - i));
+    else
+      words.insert(words.end(), end - i, std::to_string(list[i]));
+  }
+  return fmt::format("[{}]", fmt::join(words, ", "));
+}
+
+}  // namespace
+
 std::string describe(const Problem& p, const Layout& l) {
   std::vector<std::string> words;
   const auto degree_word = [&](const char* what, std::int64_t value, std::int64_t usual) {
@@ -239,13 +257,13 @@ std::string describe(const Problem& p, const Layout& l) {
   if (l.recompute > 0) {
     std::string text = "recompute " + p.inventory.recompute_modes.at(l.recompute);
     if (l.recompute == 1 && l.recompute_layers != l.stage_layers)
-      text += fmt::format(" [{}]", fmt::join(l.recompute_layers, ", "));
+      text += " " + list_in_short(l.recompute_layers);
     words.push_back(text);
   }
   if (l.schedule != Schedule::one_f_one_b && l.schedule != Schedule::interleaved)
     words.push_back(std::string(name(l.schedule)));
   if (l.stage_layers != default_stage_layers(p.program->layer_count, l.pp))
-    words.push_back(fmt::format("stages [{}]", fmt::join(l.stage_layers, ", ")));
+    words.push_back("stages " + list_in_short(l.stage_layers));
   if (!l.offload.is_zero()) words.push_back(fmt::format("offload {}", l.offload.str()));
   return fmt::format("{}", fmt::join(words, " · "));
 }

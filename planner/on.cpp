@@ -70,6 +70,7 @@ std::vector<OnGpu> plan_on(const Problem& problem, const PlanResult& own,
                            const CompileOptions& compile_options) {
   PlanOptions one = options;
   one.top = 1;
+  one.proof = false;
   std::vector<OnGpu> out = {row(problem, own)};
   out.front().own = true;
   out.front().plan_text = problem.module->sources()[problem.job->span.file].text();

@@ -30,6 +30,7 @@ void find_pareto(const Problem& problem, PlanResult& result, const PlanOptions& 
   std::vector<Priced> all = {*result.best};
   PlanOptions one = options;
   one.top = 1;
+  one.proof = false;
   while (all.size() < kMostPareto) {
     // The next tenth above what the last one leaves.
     const std::int64_t tenth = (headroom(all.back()) * Rational(kSteps)).floor().to_int64() + 1;

@@ -34,6 +34,7 @@ std::vector<PreferenceCost> price_preferences(const Problem& problem, const Plan
   if (!result.best) return out;
   PlanOptions one = options;
   one.top = 1;
+  one.proof = false;
   for (std::size_t i = 0; i < problem.job->prefer.size(); ++i) {
     PreferenceCost cost;
     cost.preference = &problem.job->prefer[i];

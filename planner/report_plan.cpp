@@ -184,11 +184,11 @@ std::string relaxations(const PlanResult& r, const Style& style) {
   for (const Relaxation& x : r.relaxations) {
     const std::string gives =
         x.best.time.nanoseconds > 0
-            ? fmt::format("{} a step: {}", duration(seconds(x.best)), x.layout)
-            : fmt::format("{} sequences: {}", grouped(x.best.layout.sequences), x.layout);
+            ? fmt::format("{} a step or less: {}", duration(seconds(x.best)), x.layout)
+            : fmt::format("{} sequences or more: {}", grouped(x.best.layout.sequences), x.layout);
     table.add({x.change, gives});
   }
-  return "\n  changes that would do, each planned again\n" + table.str(style, 2);
+  return "\n  changes that would do, each checked in the changed file\n" + table.str(style, 2);
 }
 
 /// A requirement that has a label with what it says: "inside a node: tp <= 8".

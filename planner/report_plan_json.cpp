@@ -114,6 +114,7 @@ std::string plan_json(const Problem& problem, const PlanResult& result,
     one["change"] = r.change;
     one["value"] = r.value;
     one["plan_text"] = r.plan_text;
+    one["best"] = choice(problem, r.best);
     out["relaxations"].push_back(std::move(one));
   }
   return out.dump(2) + '\n';
