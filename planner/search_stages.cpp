@@ -63,7 +63,7 @@ void Search::give_up_preferences(const Entry& e) {
 
 void Search::solve_leaf(const Entry& e) {
   if (e.kind == Entry::leaf) {
-    ++result_.evaluated;
+    if (e.removable == 0) ++result_.evaluated;  // else it was looked at with more preferences
     give_up_preferences(e);
   }
   const Layout outer = space_.layout(e.point);

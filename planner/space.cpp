@@ -207,7 +207,7 @@ std::int64_t Space::leaf_count(const Point& core) {
     }
   };
   walk(walk, kFirstOfLeaf, 1);
-  return count;
+  return count * static_cast<std::int64_t>(pool_orders(l).size());
 }
 
 void Space::choose(std::size_t k, std::size_t end, std::uint64_t known) {
