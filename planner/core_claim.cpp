@@ -331,8 +331,9 @@ void Builder::cut_batch() {
                if (v[0] < v[1] || v[0] % v[1] != 0) return std::nullopt;
                return v[0] / v[1];
              });
+  // Two chunks may be folded, which any number of micro-batches suits.
   rule("interleaving", {pp, at(Knob::vpp), microbatches},
-       [](ClaimValues v) { return v[1] == 1 || v[2] % v[0] == 0; });
+       [](ClaimValues v) { return v[1] <= 2 || v[2] % v[0] == 0; });
 }
 
 /// The job's requirements that read nothing else: of "a and b" each on its own.

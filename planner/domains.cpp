@@ -347,9 +347,16 @@ std::vector<std::int64_t> Domains::defaults(Knob knob, const Layout& l) const {
       return out;
     case Knob::schedule:
       // Not gpipe: as slow as 1f1b, and it holds every micro-batch.
-      if (l.vpp > 1) return {static_cast<std::int64_t>(Schedule::interleaved)};
-      out.push_back(static_cast<std::int64_t>(Schedule::one_f_one_b));
-      if (l.pp > 1) out.push_back(static_cast<std::int64_t>(Schedule::zb_h1));
+      if (l.vpp == 1) {
+        out.push_back(static_cast<std::int64_t>(Schedule::one_f_one_b));
+        if (l.pp > 1) out.push_back(static_cast<std::int64_t>(Schedule::zb_h1));
+        return out;
+      }
+      out.push_back(static_cast<std::int64_t>(Schedule::interleaved));
+      if (l.vpp == 2) {
+        out.push_back(static_cast<std::int64_t>(Schedule::zb_v));
+        out.push_back(static_cast<std::int64_t>(Schedule::dualpipe_v));
+      }
       return out;
     case Knob::offload:
       return {0};

@@ -146,6 +146,22 @@ Aim Judge::aim_of_objective() const {
   return by_time == Trend::flat ? Aim::memory : Aim::both;
 }
 
+bool Judge::would_admit(const Env& env, std::uint64_t known, std::uint64_t before) const {
+  const ExprPool& pool = problem_.module->pool();
+  for (const Rule& rule : require_)
+    for (const Part& part : rule.parts) {
+      const std::uint64_t reads = pool.depends_on(part.expr);
+      if (part.reach != Reach::outer || (reads & ~known) != 0) continue;
+      if (before != 0 && (reads & ~before) == 0) continue;  // decided already
+      try {
+        if (pool.eval(part.expr, env).is_zero()) return false;
+      } catch (const ArithmeticError&) {
+        return false;
+      }
+    }
+  return true;
+}
+
 std::uint64_t Judge::objective_variables() const {
   if (objective_source_ == nullptr)
     return bit(problem_.job->serve ? Var::sequences : Var::step_time);

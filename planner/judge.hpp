@@ -38,6 +38,8 @@ class Judge {
   /// Requirements that read no more than the variables of \a known and had not been decided with
   /// those of \a before: do they hold? Counts what each turned away.
   bool admits(const Env& env, std::uint64_t known, std::uint64_t before);
+  /// The same, counting nothing.
+  bool would_admit(const Env& env, std::uint64_t known, std::uint64_t before) const;
   /// What is derived of a priced layout: peak, headroom, step_time, mfu, days ….
   void set_derived(const Priced&, Env& env) const;
   /// The requirements that read derived numbers, lists or bytes("…").

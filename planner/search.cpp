@@ -104,13 +104,23 @@ void Search::bound_core(const Layout& l, Env& env, Entry& e) {
   e.score = -kInfinity;
   try {
     if (!problem_.job->serve) {
+      constexpr std::uint64_t bit_of_schedule = std::uint64_t{1}
+                                                << static_cast<unsigned>(Var::schedule);
       e.ns = Inner::kNoLimit;
       Layout core = l;
       Env scratch = env;
       for (const std::int64_t s :
            space_.domains().values(Knob::schedule, core, scratch, Space::core_variables())) {
         core.schedule = static_cast<Schedule>(s);
+        scratch[Var::schedule] = s;
+        if (!judge_.would_admit(scratch, Space::core_variables() | bit_of_schedule,
+                                Space::core_variables()))
+          continue;
         e.ns = std::min(e.ns, clock_.core_bound(core));
+      }
+      if (e.ns == Inner::kNoLimit) {  // no schedule is admitted: no leaf is
+        e.score = kInfinity;
+        return;
       }
       const std::uint64_t known = Space::core_variables() | derived_variables();
       if ((judge_.objective_variables() & ~known) == 0) e.score = score_bound(l, env, e.ns, 0);

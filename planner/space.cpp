@@ -252,9 +252,7 @@ void Space::try_value(std::size_t k, std::size_t end, std::int64_t value, std::u
     probe.shard = probe.dp * probe.cp;
     probe.recompute = 0;
     probe.schedule = probe.vpp > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
-    // A folded schedule asks for less; it is tried only where the file names it.
-    if (probe.vpp == 2 && problem_.job->layout.count("schedule") > 0)
-      probe.schedule = Schedule::zb_v;
+    if (probe.vpp == 2) probe.schedule = Schedule::zb_v;  // which asks for the least
     if (std::string why = why_impossible_outside(problem_, probe); !why.empty())
       return turn_away(k, why);
   }

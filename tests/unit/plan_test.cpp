@@ -210,7 +210,8 @@ Brute brute(const Problem& problem, const Small& world, const std::string& condi
                          ++mode)
                       for (const bool sp : {false, true})
                         for (const Schedule schedule :
-                             {Schedule::one_f_one_b, Schedule::interleaved, Schedule::zb_h1}) {
+                             {Schedule::one_f_one_b, Schedule::interleaved, Schedule::zb_h1,
+                              Schedule::zb_v, Schedule::dualpipe_v}) {
                           Layout l;
                           l.tp = tp;
                           l.pp = pp;
@@ -228,7 +229,9 @@ Brute brute(const Problem& problem, const Small& world, const std::string& condi
                           if (ranks % shard != 0 || (zero == 0 && shard != ranks)) continue;
                           if (zero > 0 && ranks == 1) continue;
                           if (schedule == Schedule::zb_h1 && pp == 1) continue;
-                          if ((schedule == Schedule::interleaved) != (vpp > 1)) continue;
+                          const bool flat =
+                              schedule == Schedule::one_f_one_b || schedule == Schedule::zb_h1;
+                          if (flat != (vpp == 1)) continue;
                           resolve(problem, l);
                           if (!why_impossible_outside(problem, l).empty()) continue;
                           loops.outer(l);
