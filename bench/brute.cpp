@@ -18,6 +18,7 @@
 
 #include "lang/diagnostics.hpp"
 #include "lang/module.hpp"
+#include "planner/enumerate.hpp"
 #include "planner/inner.hpp"
 #include "planner/judge.hpp"
 #include "planner/peak.hpp"

@@ -173,11 +173,12 @@ void CoupledQuery::allow_recomputed(std::size_t stage) {
   };
   const Term r = recomputed_[stage];
   const auto [low, high] = recomputed_range_[stage];
-  for (const auto& [count, groups] :
-       grouped(tables_.of(static_cast<std::int64_t>(stage)), offset_range_[stage], same))
-    for (const Group& g : groups) {
+  const auto by_count =
+      grouped(tables_.of(static_cast<std::int64_t>(stage)), offset_range_[stage], same);
+  for (const auto& of_count : by_count)
+    for (const Group& g : of_count.second) {
       const auto demand = [&](std::vector<Term> literals) {
-        const std::vector<Term> other = elsewhere(stage, count, g.first, g.last);
+        const std::vector<Term> other = elsewhere(stage, of_count.first, g.first, g.last);
         literals.insert(literals.end(), other.begin(), other.end());
         solver_.clause(literals);
       };

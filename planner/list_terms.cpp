@@ -58,13 +58,14 @@ Linear plus(const Linear& a, const Linear& b) {
   out.constant += b.constant;
   out.low += b.low;
   out.high += b.high;
-  for (const auto& [factor, term] : b.parts) {
-    const auto same = std::find_if(out.parts.begin(), out.parts.end(),
-                                   [&](const auto& part) { return part.second.id == term.id; });
+  for (const auto& added : b.parts) {
+    const auto same = std::find_if(out.parts.begin(), out.parts.end(), [&](const auto& part) {
+      return part.second.id == added.second.id;
+    });
     if (same == out.parts.end())
-      out.parts.emplace_back(factor, term);
+      out.parts.push_back(added);
     else
-      same->first += factor;
+      same->first += added.first;
   }
   std::erase_if(out.parts, [](const auto& part) { return part.first.is_zero(); });
   if (out.parts.empty()) out.low = out.high = out.constant;
