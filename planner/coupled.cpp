@@ -131,6 +131,7 @@ std::optional<bool> Search::holds(const ast::Expr& e, const InnerSolution& s) co
   LayoutValues values = values_;
   values.stage_layers = s.stage_layers;
   values.recompute_layers = s.recompute_layers;
+  if (values.recompute_layers.empty()) values.recompute_layers.assign(s.stage_layers.size(), 0);
   return eval_condition(*problem_.module, *problem_.job, e, values);
 }
 
@@ -206,8 +207,9 @@ bool Search::try_simple_ways() {
 }
 
 void Search::require_conditions() {
+  const std::vector<Linear> nothing(static_cast<std::size_t>(inner_.stages()));
   ListTerms terms(problem_, values_, query_->solver(), query_->stage_layers(),
-                  inner_.recomputes() ? query_->recompute_layers() : std::vector<Linear>{});
+                  by_recomputed_ ? query_->recompute_layers() : nothing);
   for (const ast::Expr* part : parts_) {
     if (const std::optional<Term> term = terms.lower(*part))
       query_->solver().require(*term);

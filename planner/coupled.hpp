@@ -17,8 +17,9 @@ namespace plimsoll {
 
 /// What the lists of one outer layout must meet.
 struct CoupledConditions {
-  /// Over stage_layers and recompute_layers; everything else that they name is read from the outer
-  /// layout. Those that name derived numbers or `bytes("…")` are left to `accept`.
+  /// Over stage_layers and recompute_layers (0 for each stage unless recompute is full); everything
+  /// else that they name is read from the outer layout. Those that name derived numbers or
+  /// `bytes("…")` are left to `accept`.
   std::vector<const ast::Expr*> require;
   /// One of these, where there are any.
   std::vector<std::vector<std::int64_t>> stage_layers, recompute_layers;

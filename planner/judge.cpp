@@ -325,6 +325,8 @@ LayoutValues Judge::values(const Priced& p, const Env& env) const {
   out.env = env;
   out.stage_layers = p.layout.stage_layers;
   out.recompute_layers = p.layout.recompute_layers;
+  // Lists have an entry a stage: where nothing is recomputed by layers, each is 0.
+  if (out.recompute_layers.empty()) out.recompute_layers.assign(out.stage_layers.size(), 0);
   for (const std::uint32_t pool : p.layout.stage_pool)
     out.stage_pool.push_back(problem_.cluster->pools[pool].name);
   out.bytes = [this, &p, stage = std::optional<StageBill>{}](

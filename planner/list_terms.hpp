@@ -43,8 +43,7 @@ bool reads_derived(const Problem&, const ast::Expr&);
 class ListTerms {
  public:
   /// \a values: the outer layout's variables and stage_pool; its lists are not read. The lists are
-  /// those of terms, an entry a stage; recompute_layers is empty where nothing is recomputed by
-  /// layers. All of them must outlive this.
+  /// those of terms, an entry a stage. All of them must outlive this.
   ListTerms(const Problem&, const LayoutValues& values, smt::Solver&,
             std::vector<Linear> stage_layers, std::vector<Linear> recompute_layers);
   ~ListTerms();

@@ -10,6 +10,7 @@
 
 #include "lang/conditions.hpp"
 #include "lang/diagnostics.hpp"
+#include "planner/enumerate.hpp"
 #include "tests/catch.hpp"
 
 namespace plimsoll {
@@ -202,7 +203,8 @@ void check_layout(const Problem& p, Inner& inner, const Layout& l, std::mt19937&
     std::int64_t seen = 0;
     const InnerSolution* expected = nullptr;
     for (const InnerSolution& s : ways) {
-      const LayoutValues values{env, s.stage_layers, s.recompute_layers, {}, {}};
+      LayoutValues values{env, s.stage_layers, s.recompute_layers, {}, {}};
+      values.recompute_layers.resize(s.stage_layers.size());
       if (dismiss && !pleases(s)) continue;
       ++seen;
       if (std::all_of(conditions.require.begin(), conditions.require.end(), [&](const auto* e) {
@@ -303,6 +305,32 @@ TEST_CASE("dealing layers under conditions equals trying every list", "[planner]
   CHECK(tally.bound > 0);
   CHECK(tally.asked > 0);
   CHECK(tally.recomputed > 0);
+}
+
+TEST_CASE("without full recomputation each stage has 0 recomputed layers", "[planner][coupled]") {
+  const auto best = [](const std::string& require) {
+    const auto made = compiled(fmt::format(R"(
+cluster c {{ gpu = h100_sxm  nodes = 1  gpus_per_node = 4 }}
+model m {{
+  x = embedding(8192, 512)
+  repeat 6 {{ x = x + swiglu(rmsnorm(x), 2048) }}
+  loss = cross_entropy(linear(rmsnorm(x), 8192, split = column, name = head))
+}}
+train t {{ model = m  cluster = c  seq = 2Ki  batch = 16  pp = 2 {} }}
+)",
+                                           require));
+    Diagnostics diags;
+    const PlanResult result = plan(*made->problem, {}, diags);
+    REQUIRE(result.status == PlanResult::optimal);
+    return result.best->layout;
+  };
+  const Layout free = best("");
+  REQUIRE(free.recompute == 0);
+  CHECK(best("require recompute_layers[0] == 0") == free);
+  CHECK(best("require sum(recompute_layers) <= 1") == free);
+  const Layout some = best("require max(recompute_layers) >= 1");
+  CHECK(some.recompute == kFullRecompute);
+  CHECK(some.recompute_layers[0] + some.recompute_layers[1] == 1);
 }
 
 }  // namespace plimsoll
