@@ -6,10 +6,9 @@ rows that they were not fitted to. Needs numpy and scipy; built with `ninja plim
 
 usage: fit_time.py --rows build/plimsoll_time_rows --csv ../shared/cases/throughput.csv [--folds N] [--write]
 
-The loss is a soft |ln(predicted / measured)|, a row weighing 1 / sqrt(rows of its source), with a pull towards the values in
-the file. Folds: `layout` leaves out whole layouts of a model (all
-releases and precisions of them together), `model` whole models of a source, both in eight folds; `source` one source (a machine
-never seen). Rows that TIME.md 7 names as inconsistent are in every table, in no fit.
+The loss is a soft |ln(predicted / measured)|, a row weighing 1 / sqrt(rows of its source), with a pull towards round numbers.
+Folds: `layout` leaves out whole layouts of a model (all releases and precisions of them together), `model` whole models of a
+source, both in eight folds; `source` one source (a machine never seen). Rows that TIME.md 7 names as inconsistent are in every table, in no fit.
 """
 import argparse
 import collections

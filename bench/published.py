@@ -35,6 +35,7 @@ class Case:
     alike: tuple         # what two rows share that differ in their layout alone
     model: str
     assumed: list
+    recompute_told: bool
 
 
 def constants():
@@ -247,6 +248,9 @@ def stack(row, assumed):
             fields += ["kernels = te"]
     elif source == "Megatron-Bridge":
         at = release(row)
+        if "fsdp" not in sharding:
+            fields.append("grads = bf16")
+            assumed.append("gradients reduced in bf16 (the recipes' default)")
         if at and at >= (26, 6) and "mx" in recipe and row["moe"]:
             fields += ["launch = graphs", "moe_kernels = fused"]
             assumed.append("from 26.06 on MXFP8 runs fused experts under a full CUDA graph (release notes)")
@@ -254,7 +258,8 @@ def stack(row, assumed):
             fields += ["launch = graphs"]
             assumed.append("CUDA graphs: recipes from 26.02.01 on, and those for Grace, capture layers")
     elif source == "NeMo launcher":
-        fields += ["tp_overlap = true"]
+        fields += ["tp_overlap = true", "grads = bf16"]
+        assumed.append("gradients reduced in bf16 (the recipes' default)")
         assumed.append("tensor parallelism overlapped (the launcher's default)")
     if "fsdp" in sharding and fw == "megatron":
         assumed.append("Megatron-FSDP shards everything")
@@ -424,7 +429,8 @@ def case_of(row):
         f"  {'  '.join(job)} }}\n"
         "layout run { " + "  ".join(f"{k} = {v}" for k, v in fields.items()) + " }\n")
     alike = (source_of(row), row["model"], label, gpus, seq, row["precision"], row["framework"], "  ".join(job))
-    return Case(row["id"], source_of(row), label, row["framework"], plan, seconds, gbs * seq, gpus, alike + (gbs,), row["model"], assumed)
+    return Case(row["id"], source_of(row), label, row["framework"], plan, seconds, gbs * seq, gpus, alike + (gbs,), row["model"], assumed,
+                bool(row["recompute"].strip()))
 
 
 def cases(path):

@@ -321,7 +321,14 @@ void Builder::cut_batch() {
                      : v[0] > 1 && !job_.serve && layers % v[1] == 0 && layers / v[1] >= v[0];
   });
 
-  knob(Knob::mbs, job_.serve ? Values{1} : Values{1, 2, 4, 8, 16, 32}, {}, {});
+  Values at_most(128);
+  std::iota(at_most.begin(), at_most.end(), 1);
+  std::erase_if(at_most, [this](std::int64_t b) {
+    const Values& batches = of(at(Knob::batch));
+    return std::none_of(batches.begin(), batches.end(),
+                        [b](std::int64_t batch) { return batch % b == 0; });
+  });
+  knob(Knob::mbs, job_.serve ? Values{1} : at_most, {}, {});
   const std::size_t at_once = follow("dp*mbs", {dp, at(Knob::mbs)}, Var::stage,
                                      [](ClaimValues v) { return std::optional(v[0] * v[1]); });
   const std::size_t microbatches =

@@ -11,7 +11,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::int64_t kMaxMicroBatch = 32;
+constexpr std::int64_t kMaxMicroBatch = 128;
 constexpr std::int64_t kMaxChunks = 8;
 constexpr std::int64_t kMinTokens = 1024;  ///< of a sequence on a rank of a cp group
 constexpr std::int64_t kOffloadUnit = 1000;
@@ -326,8 +326,9 @@ std::vector<std::int64_t> Domains::defaults(Knob knob, const Layout& l) const {
     case Knob::mbs: {
       if (job.serve) return {1};
       const std::int64_t replicas = gpus_left(all, l) / l.pp;
-      for (std::int64_t b = 1; b <= kMaxMicroBatch && b * replicas <= l.batch; b *= 2)
-        if (l.batch % (b * replicas) == 0) out.push_back(b);
+      if (l.batch % replicas != 0) return out;
+      for (const std::int64_t b : divisors(l.batch / replicas))
+        if (b <= kMaxMicroBatch) out.push_back(b);
       return out;
     }
     case Knob::sp:

@@ -195,8 +195,9 @@ Brute brute(const Problem& problem, const Small& world, const std::string& condi
         for (std::int64_t ep = 1; ep <= (world.experts ? 4 : 1); ++ep)
           for (const bool tensor_experts : {false, true})
             for (std::int64_t vpp = 1; vpp <= 8; ++vpp)
-              for (std::int64_t mbs = 1; mbs <= 32; mbs *= 2) {
+              for (std::int64_t mbs = 1; mbs <= 128; ++mbs) {
                 if (gpus % (tp * pp * cp) != 0) continue;
+                if (problem.job->batch.to_int64() % (mbs * (gpus / (tp * pp * cp))) != 0) continue;
                 if (!power_of_two(tp) && 8 % tp != 0) continue;
                 if (tensor_experts && (!world.experts || tp == 1)) continue;
                 if (vpp > 1 && (pp == 1 || world.layers % vpp != 0)) continue;
