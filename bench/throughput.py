@@ -3,7 +3,7 @@
 # Copyright The Plimsoll Authors
 """The time model against published runs: errors of step time, order of layouts, and what the planner makes of each run.
 
-usage: throughput.py --rows build/plimsoll_time_rows CSV...          errors and pairs, with the constants that are built in
+usage: throughput.py --plimsoll build/plimsoll CSV...               errors and pairs, with the constants that are built in
        throughput.py --plimsoll build/plimsoll --planner CSV...     plans each run's model, GPUs and batch
 
 CSV has the columns of cases/throughput.csv; published.py says how a row becomes a .plan file. The rows of cases/throughput.csv
@@ -34,14 +34,30 @@ def line(name, errors):
             f"{100 * a[min(len(a) - 1, int(0.9 * len(a)))]:8.1f}{100 * statistics.mean(errors):+8.1f}")
 
 
-def errors(program, cases, worst):
+def times_of_bills(program, cases):
+    """Seconds of each layout as `bill --json` tells them; None where it cannot be priced."""
+    out = []
+    for c in cases:
+        try:
+            out.append(run(program, "bill", "--layout", "run", "--json", plan=c.plan)["step_seconds"])
+        except (RuntimeError, KeyError) as why:
+            print(f"not priced: {c.id}: {why}")
+            out.append(None)
+    return out
+
+
+def times_of_rows(program, cases):
+    """The same from plimsoll_time_rows, all at once."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump([{"plan": c.plan, "gpu": c.gpu} for c in cases], f)
         f.flush()
         done = subprocess.run([program, f.name], input="\n", capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
-    times = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def errors(times, cases, worst):
     priced = [(c, t) for c, t in zip(cases, times) if t is not None]
     for c, t in zip(cases, times):
         if t is None:
@@ -94,8 +110,9 @@ def run(program, *args, plan):
 
 
 def planner(program, rows, cases, show):
-    """Violations of the two promises, over cases of unlike model, GPUs, batch and layout."""
-    seen, slower, unfit, failed, done = set(), [], [], [], 0
+    """Broken promises, over cases of unlike model, GPUs, batch and layout. A row that does not say what is recomputed is no full
+    layout as far as memory goes: it is told where it is priced as not fitting, and not counted."""
+    seen, slower, unfit, untold, failed, done = set(), [], [], [], [], 0
     step = dict(zip((c.id for c, _ in rows), (t for _, t in rows)))
     for c in cases:
         key = c.plan.split("\n", 1)[1]
@@ -116,19 +133,21 @@ def planner(program, rows, cases, show):
         if not bill["fits"]:
             stage = bill["stages"][bill["peak_stage"]]
             items = sorted(stage["items"], key=lambda i: -i["bytes"])[:3]
-            unfit.append((c.id, bill["peak_bytes"] / bill["hbm_bytes"] - 1, [(i["name"], i["bytes"] / 2**30) for i in items]))
+            (unfit if c.recompute_told else untold).append((c.id, bill["peak_bytes"] / bill["hbm_bytes"] - 1, [(i["name"], i["bytes"] / 2**30) for i in items]))
         elif best is None or best["step_seconds"] > step[c.id] * (1 + 1e-9):
             slower.append((c.id, step[c.id], best and best["step_seconds"]))
     print(f"\n  {done} runs planned, {len(failed)} could not be")
     for id_, why in failed:
         print(f"    failed: {id_}: {why}")
-    print(f"  {len(unfit)} that ran are priced as not fitting")
-    for id_, over, items in unfit:
-        print(f"    {id_}: {100 * over:.1f} % over; " + ", ".join(f"{n} {b:.1f} GiB" for n, b in items))
+    for title, list_ in (("that ran are priced as not fitting", unfit),
+                         ("more are, of which the row does not say what is recomputed (priced with nothing)", untold)):
+        print(f"  {len(list_)} {title}")
+        for id_, over, items in list_:
+            print(f"    {id_}: {100 * over:.1f} % over; " + ", ".join(f"{n} {b:.1f} GiB" for n, b in items))
     print(f"  {len(slower)} proposals slower than the published layout")
     for id_, own, ours in slower:
         print(f"    {id_}: {own:.3f} s, proposed {ours}")
-    return len(slower) + len(failed)
+    return len(slower) + len(failed) + len(unfit)
 
 
 def main():
@@ -161,16 +180,10 @@ def main():
             text = "".join(f"# assumed: {a}\n" for a in c.assumed) + c.plan
             (folder / (re.sub(r"[^\w.+-]", "_", c.id) + ".plan")).write_text(text)
     if args.planner:
-        # The layout's own time: the job with everything pinned has one layout.
-        rows = []
-        for c in cases:
-            try:
-                bill = run(args.plimsoll, "bill", "--layout", "run", "--json", plan=c.plan)
-                rows.append((c, bill["step_seconds"]))
-            except (RuntimeError, KeyError) as why:
-                print(f"not priced: {c.id}: {why}")
+        rows = [(c, t) for c, t in zip(cases, times_of_bills(args.plimsoll, cases)) if t is not None]
         return 1 if planner(args.plimsoll, rows, cases, args.worst > 10) else 0
-    priced = errors(args.rows, cases, args.worst)
+    times = times_of_rows(args.rows, cases) if args.rows else times_of_bills(args.plimsoll, cases)
+    priced = errors(times, cases, args.worst)
     pairs(priced)
     if args.most_median is not None:
         median = 100 * statistics.median(abs(t / c.measured - 1) for c, t in priced)
