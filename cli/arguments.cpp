@@ -96,6 +96,7 @@ class Parser {
                         "The layout to explain; else the file's only one, else the plan's best");
     whole_number(explain, "--stage", 0, options_.stage,
                  "The pipeline stage whose items are explained; else the fullest");
+    json(explain);
     auto* timeline =
         command("timeline",
                 "What a GPU holds over a step, moment by moment, and why its peak is where it is");

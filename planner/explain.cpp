@@ -50,7 +50,9 @@ std::vector<Variable> variables(const Problem& problem) {
                                   : std::vector<std::int64_t>{};
                  },
                  [](const Layout& l) { return std::int64_t{l.zero}; }, Knob::zero});
-  out.push_back({"mbs", halved, [](const Layout& l) { return l.mbs; }, Knob::mbs});
+  out.push_back({"vpp", doubled_or_halved, [](const Layout& l) { return l.vpp; }, Knob::vpp});
+  out.push_back({"shard", halved, [](const Layout& l) { return l.shard; }, Knob::shard});
+  out.push_back({"mbs", doubled_or_halved, [](const Layout& l) { return l.mbs; }, Knob::mbs});
   out.push_back({"sp", [](std::int64_t now) { return std::vector<std::int64_t>{1 - now}; },
                  [](const Layout& l) { return std::int64_t{l.sp}; }, Knob::sp});
   out.push_back({"recompute",
@@ -79,13 +81,17 @@ std::optional<Layout> stepped(const Problem& problem, const Layout& from, Knob k
   Layout layout = from;
   set(layout, knob, value);
   layout.dp = 0;
-  layout.shard = 0;
   layout.microbatches = 0;
-  if (knob == Knob::pp) {
+  // A shard group of one's own stays where it still can; all of dp * cp follows them.
+  if (knob != Knob::shard && from.shard == from.dp * from.cp) layout.shard = 0;
+  if (knob == Knob::pp || knob == Knob::vpp) {
     layout.stage_layers.clear();
-    layout.stage_pool.clear();
+    layout.recompute_layers.clear();
   }
-  layout.recompute_layers.clear();
+  if (knob == Knob::pp) layout.stage_pool.clear();
+  if (knob == Knob::vpp)
+    layout.schedule = value > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
+  if (knob == Knob::recompute) layout.recompute_layers.clear();
   if (layout.tp == 1 && knob == Knob::tp) layout.sp = false;
   resolve(problem, layout);
   if (!why_impossible(problem, layout).empty()) return std::nullopt;
@@ -101,6 +107,9 @@ std::vector<SingleStep> single_steps(const Problem& problem, const Layout& layou
   Diagnostics diags;  // compile() has reported what is wrong with conditions
   Pricer pricer(problem);
   Judge judge(problem, pricer, diags);
+  Diagnostics said;  // without rates there are no times
+  const bool timed = check_rates(*problem.module, *problem.job, said);
+  Clock clock(problem);
   std::vector<SingleStep> out;
   for (const Variable& variable : variables(problem)) {
     const std::int64_t now = variable.get(layout);
@@ -120,6 +129,7 @@ std::vector<SingleStep> single_steps(const Problem& problem, const Layout& layou
       step.hbm_bytes = peak.bytes + peak.headroom_bytes;
       step.peak_stage = peak.stage;
       step.fits = peak.fits;
+      if (timed) step.nanoseconds = clock.step(*next).nanoseconds;
       step.layout = std::move(*next);
       out.push_back(std::move(step));
     }

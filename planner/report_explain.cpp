@@ -54,28 +54,41 @@ std::string entry(const Problem& problem, const BillLine& line, const Style& sty
 
 }  // namespace
 
-std::string steps_text(const Bill& bill, const std::vector<SingleStep>& steps, const Style& style) {
+std::string steps_text(const Bill& bill, const std::vector<SingleStep>& steps, const Style& style,
+                       std::int64_t nanoseconds) {
   if (steps.empty()) return "";
   std::string out = "What one step of a layout variable would do\n";
-  Table table({{}, {Table::Align::right}, {Table::Align::right}, {}});
-  table.add({"change", "peak", "difference", ""});
+  Table table({{}, {Table::Align::right}, {Table::Align::right}, {Table::Align::right}, {}});
+  const bool timed = nanoseconds > 0;
+  table.add({"change", "peak", "difference", timed ? "step" : "", ""});
+  bool excluded = false;
   for (const SingleStep& step : steps) {
     const std::string verdict = step.fits ? "fits" : "does not fit";
+    const double more =
+        timed ? static_cast<double>(step.nanoseconds) / static_cast<double>(nanoseconds) - 1 : 0;
+    excluded = excluded || step.excluded;
     table.add({step.change, human_bytes(step.peak_bytes),
                signed_bytes(step.peak_bytes - bill.peak_bytes),
-               step.excluded ? "excluded by the job" : verdict});
+               timed && step.nanoseconds > 0 ? fmt::format("{:+.1f} %", more * 100) : "",
+               step.excluded ? "excluded" : verdict});
   }
-  return out + table.str(style, 2);
+  out += table.str(style, 2);
+  if (excluded) out += "  Excluded: by what the job pins or requires.\n";
+  return out;
 }
 
 std::string explain_text(const Problem& problem, const Heading& heading, const Bill& bill,
-                         const std::vector<SingleStep>& steps, const Style& style,
+                         const std::vector<SingleStep>& steps, const Why& why, const Style& style,
                          std::optional<std::int64_t> chosen) {
   const std::int64_t number = chosen.value_or(bill.peak_stage);
   const StageBill& stage = stage_of(bill, number);
   std::string out = paragraph(style, answer(heading, bill), 2);
   out += title(heading, bill, style);
-  if (!steps.empty()) out += '\n' + steps_text(bill, steps, style);
+  if (!heading.serve) out += '\n' + binds_text(heading, bill, style);
+  const std::int64_t own = why.own ? why.own->priced.time.nanoseconds : 0;
+  for (const std::string& part : {rivals_text(why, style), growth_text(why.growth, style),
+                                  steps_text(bill, steps, style, own)})
+    if (!part.empty()) out += '\n' + part;
   out += '\n' + paragraph(style, stage_heading(heading, bill, stage), 2);
   for (std::size_t i = 0; i < kCategoryCount; ++i) {
     for (const BillLine* line : lines_of(stage, static_cast<Category>(i)))

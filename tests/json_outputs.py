@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Plimsoll Authors
-"""Runs the `bill`, `plan`, `timeline` and `verify` commands of .plan files with --json and holds the answers against docs/schemas.
+"""Runs the `bill`, `plan`, `explain`, `timeline` and `verify` commands of .plan files with --json and holds the answers against docs/schemas.
 
 usage: json_outputs.py --plimsoll PROGRAM --schemas FOLDER [--jsonschema] EXAMPLES…
 
@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 SKIPPED = 77
-COMMAND = re.compile(r"^#\$ (plimsoll (?:bill|plan|timeline|verify) .*)$", re.M)
+COMMAND = re.compile(r"^#\$ (plimsoll (?:bill|plan|explain|timeline|verify) .*)$", re.M)
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
@@ -31,7 +31,7 @@ def is_type(value, name):
 
 def violations(value, schema, root, at="$"):
     """Where \\a value breaks \\a schema: the keywords that our schemas use, and no others."""
-    known = {"$ref", "$schema", "$defs", "title", "description", "type", "const", "enum", "anyOf", "minimum", "maximum",
+    known = {"$ref", "$schema", "$defs", "title", "description", "type", "const", "enum", "anyOf", "minimum", "maximum", "exclusiveMinimum",
              "required", "properties", "additionalProperties", "items", "minItems"}
     assert set(schema) <= known, f"unknown keyword in {sorted(schema)}"
     if "$ref" in schema:
@@ -51,6 +51,8 @@ def violations(value, schema, root, at="$"):
     if is_type(value, "number"):
         if value < schema.get("minimum", value) or value > schema.get("maximum", value):
             found.append(f"{at}: {value} is out of range")
+        if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
+            found.append(f"{at}: {value} is not above {schema['exclusiveMinimum']}")
     if isinstance(value, list):
         if len(value) < schema.get("minItems", 0):
             found.append(f"{at}: {len(value)} entries are too few")
@@ -159,7 +161,7 @@ def main():
     parser.add_argument("examples", type=pathlib.Path, nargs="+", help="folders of .plan files")
     options = parser.parse_args()
     readers = {}
-    for kind in ("bill", "plan", "timeline", "verify"):
+    for kind in ("bill", "plan", "explain", "timeline", "verify"):
         schema = json.loads((options.schemas / f"{kind}.schema.json").read_text(encoding="utf-8"))
         readers[kind] = by_package(schema) if options.jsonschema else lambda answer, s=schema: violations(answer, s, s)
         if readers[kind] is None:

@@ -25,7 +25,8 @@ TEST_CASE("single steps as a table") {
         "What one step of a layout variable would do\n"
         "  change           peak  difference\n"
         "  tp 8 → 16   49.00 GiB  −10.57 GiB  fits\n"
-        "  zero 1 → 2  51.07 GiB   −8.50 GiB  excluded by the job\n"
-        "  mbs 1 → 2   59.57 GiB         0 B  does not fit\n");
+        "  zero 1 → 2  51.07 GiB   −8.50 GiB  excluded\n"
+        "  mbs 1 → 2   59.57 GiB         0 B  does not fit\n"
+        "  Excluded: by what the job pins or requires.\n");
   CHECK(report::steps_text(bill, {}, style).empty());
 }
