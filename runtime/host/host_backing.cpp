@@ -3,6 +3,9 @@
 #include "runtime/host/host_backing.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "lang/diagnostics.hpp"
 
@@ -24,6 +27,12 @@ void* pages(std::int64_t bytes, int protection) {
 HostBacking::~HostBacking() {
   for (const auto& [at, bytes] : held_) ::munmap(pointer(at), static_cast<std::size_t>(bytes));
   budget_.used -= used_;
+}
+
+std::int64_t HostBacking::total() const {
+  const std::int64_t memory =
+      static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
+  return std::min({memory, capacity_, budget_.capacity});
 }
 
 bool HostBacking::take(std::int64_t bytes) {

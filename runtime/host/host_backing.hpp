@@ -37,7 +37,8 @@ class HostBacking final : public Backing {
   void release_range(Address, std::int64_t bytes) override;
   bool map(Address, std::int64_t bytes) override;
   void unmap(Address, std::int64_t bytes) override;
-  std::int64_t total() const override { return capacity_; }
+  /// Of this machine, or what of it may be had: so much is as large as a range need be.
+  std::int64_t total() const override;
 
   std::int64_t used() const { return used_; }
 

@@ -121,15 +121,14 @@ OpId HostDevice::routed_by(const Op& op, OpId id) const {
   return op.experts;
 }
 
-/// Where a value is to be read, or (make) written.
+/// Where a value is to be read, or (make) written: its tensor, scratch where an op accounts for it
+/// all, or what is kept of it in another dtype.
 float* HostDevice::value(const OpRun& r, ValueId v, bool make) {
   const ValueId s = storage(v);
   if (float* at = floats(r.frame->value(s))) return at;
-  if (!make)
-    if (float* at = floats(r.frame->saved_copy(s))) return at;
   const auto scratch = loose_.find({r.at.micro_batch, s, false});
   if (scratch != loose_.end()) return scratch->second.data();
-  return make ? loose(r.at.micro_batch, s, false) : nullptr;
+  return make ? loose(r.at.micro_batch, s, false) : floats(r.frame->saved_copy(s));
 }
 
 OpCall<float> HostDevice::call(const OpRun& r) {

@@ -18,6 +18,12 @@ std::string why_not_on_host(const Problem& p, const Layout& l) {
   if (p.job->precision != "fp32" && p.job->precision != "bf16")
     return fmt::format("the host stores fp32 and bf16; this job's precision is {}",
                        p.job->precision);
+  bool derived = false;
+  for (const SegmentTrace& trace : p.inventory.traces.front())
+    for (const TraceTensor& t : trace.tensors) derived = derived || t.role != TensorRole::item;
+  if (!derived)
+    return fmt::format("framework '{}' has formulas for its layers and no tensors to compute",
+                       p.framework->name);
   bool frozen = false;
   for (const Op& op : p.program->ops) {
     if (op.kind == OpKind::relative_bias || op.inputs.size() > 3)
@@ -85,6 +91,7 @@ void run_rank(HostWorld& world, std::int64_t rank, Outcome& outcome) {
       device.end_step(step);
       outcome.losses[index].push_back(device.loss());
     }
+    outcome.run.ranks[index].peak = device.counted().peak();
   } catch (const OutOfMemory& e) {
     note_failure(outcome, rank, e, executor.at(), device.counted().categories());
     world.post.stop();
@@ -95,7 +102,6 @@ void run_rank(HostWorld& world, std::int64_t rank, Outcome& outcome) {
     world.post.stop();
   }
   HostRankResult& result = outcome.run.ranks[index];
-  if (!outcome.run.failure) result.peak = device.counted().peak();
   result.allocator = device.allocator().stats();
   executor.finish();
   result.left = device.live_tensors();

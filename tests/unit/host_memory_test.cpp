@@ -120,3 +120,41 @@ TEST_CASE("host run: bf16 where the job stores it", "[host]") {
     }
   }
 }
+
+TEST_CASE("host run: what each framework keeps is enough", "[host]") {
+  const Case experts{
+      "model tiny = decoder { layers = 4  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  vocab = "
+      "32  "
+      "experts = 4  top_k = 2  expert_ffn = 12 }",
+      ""};
+  const auto with = [](const Case& c, int gpus, const std::string& layout, const std::string& stack,
+                       const std::string& precision) {
+    std::string text = plan_text(c, gpus, layout);
+    text.replace(text.find("plain"), 5, stack);
+    text.replace(text.find("fp32"), 4, precision);
+    text.replace(text.find("gpu toy {"), 9, "gpu toy = h100_sxm {");
+    return price(text);
+  };
+  for (const Case& c : {kLlama, experts}) {
+    const Priced exact = price(plan_text(c, 1, ""));
+    const HostRun expected = run(exact);
+    for (const auto& [stack, layout] :
+         {std::pair{"megatron", "tp = 2  pp = 2  zero = 1"},
+          std::pair{"megatron", "cp = 2  zero = 1"},
+          std::pair{"megatron", "tp = 2  recompute = full"}, std::pair{"deepspeed", "zero = 2"},
+          std::pair{"deepspeed", "zero = 3"}, std::pair{"huggingface", "zero = 0"},
+          std::pair{"torchtitan", "tp = 2  zero = 3"},
+          std::pair{"torchtitan", "zero = 3  recompute = selective"}}) {
+      INFO(c.model << ", " << stack << ", " << layout);
+      const Priced p = with(c, 4, layout, stack, "fp32");
+      const HostRun found = run(p);
+      check_equal(p, expected, found);
+      check_memory(p, found);
+      const Priced half = with(c, 4, layout, stack, "bf16");
+      const HostRun rounded = run(half);
+      check_memory(half, rounded);
+      for (std::size_t step = 0; step < 2; ++step)
+        CHECK(rounded.losses[step] == Approx(expected.losses[step]).epsilon(0.01));
+    }
+  }
+}
