@@ -267,7 +267,8 @@ class Proof {
   void search() {
     for (;;) {
       if (budget_.stop && budget_.stop()) return;
-      const Answer answer = master_.solver().check(budget_.units - master_.solver().units());
+      const Answer answer =
+          master_.solver().check(budget_.units - master_.solver().units(), {}, budget_.stop);
       if (answer == Answer::unknown) return;
       if (answer == Answer::unsat) {
         out_.status = Certificate::proven;

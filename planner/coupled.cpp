@@ -22,6 +22,8 @@ constexpr std::int64_t kFirstGap = 512;
 /// Units that a question may take which need not be answered; twice as many after each that was
 /// not.
 constexpr std::int64_t kFirstShare = 100'000;
+/// Times that a condition on concrete lists may be told to the solver.
+constexpr std::int64_t kMostBroken = 20'000;
 
 class Search {
  public:
@@ -78,7 +80,8 @@ class Search {
   std::vector<const ast::Expr*> parts_;     ///< operands of `and`, but those that accept decides
   std::vector<const ast::Expr*> concrete_;  ///< of them, those that only lists decide
   bool by_recomputed_ = false;
-  std::int64_t turned_away_ = 0;
+  std::int64_t turned_away_ = 0;  ///< by accept
+  std::int64_t broken_ = 0;       ///< conditions on concrete lists, told to the solver
   std::int64_t share_ = kFirstShare;
   std::optional<StageTables> tables_;
   std::optional<CoupledQuery> query_;
@@ -236,15 +239,15 @@ CoupledQuery::Found Search::check(std::vector<Term> assumptions, std::int64_t na
   assumptions.push_back(query_->within(nanoseconds));
   CoupledQuery::Found found;
   for (;;) {
-    if (stopped() || turned_away_ >= budget_.turned_away) return {};
-    found = query_->check(end - query_->solver().units(), assumptions);
+    if (stopped() || broken_ >= kMostBroken) return {};
+    found = query_->check(end - query_->solver().units(), assumptions, budget_.stop);
     if (found.answer != Answer::sat) break;
     const InnerSolution here = lists(found.dealt);
     const auto broken = std::find_if(concrete_.begin(), concrete_.end(), [&](const ast::Expr* e) {
       return !holds(*e, here).value_or(false);
     });
     if (broken == concrete_.end()) break;
-    ++turned_away_;
+    ++broken_;
     query_->block(found.dealt, entries_read(**broken));
   }
   if (found.answer == Answer::sat && found.dealt.nanoseconds > nanoseconds)

@@ -31,9 +31,9 @@ struct CoupledConditions {
 
 struct CoupledBudget {
   std::int64_t units = 40'000'000;    ///< of the solver, see smt.hpp
-  std::int64_t turned_away = 10'000;  ///< ways that `accept`, or a condition that only concrete
-                                      ///< lists decide, may turn away
-  /// Asked between checks of the solver; true ends the search with what is known.
+  std::int64_t turned_away = 10'000;  ///< ways that `accept` may turn away
+  /// Asked between and, from another thread, during checks of the solver; true ends the search with
+  /// what is known.
   std::function<bool()> stop;
 };
 

@@ -458,11 +458,12 @@ std::optional<Dealt> CoupledQuery::decode() {
   return out;
 }
 
-CoupledQuery::Found CoupledQuery::check(std::int64_t units, std::span<const Term> assumptions) {
+CoupledQuery::Found CoupledQuery::check(std::int64_t units, std::span<const Term> assumptions,
+                                        const std::function<bool()>& stop) {
   const std::int64_t end = solver_.units() + units;
   for (;;) {
     Found found;
-    found.answer = solver_.check(end - solver_.units(), assumptions);
+    found.answer = solver_.check(end - solver_.units(), assumptions, stop);
     if (found.answer != smt::Answer::sat) return found;
     if (std::optional<Dealt> dealt = decode()) {
       found.dealt = std::move(*dealt);

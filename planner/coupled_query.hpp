@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -54,7 +55,8 @@ class CoupledQuery {
     smt::Answer answer = smt::Answer::unknown;
     Dealt dealt;  ///< where sat; its time follows from the tables
   };
-  Found check(std::int64_t units, std::span<const smt::Term> assumptions);
+  Found check(std::int64_t units, std::span<const smt::Term> assumptions,
+              const std::function<bool()>& stop = {});
   /// Past every way's.
   std::int64_t most_nanoseconds() const { return most_; }
 

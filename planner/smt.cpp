@@ -5,7 +5,11 @@
 #include <z3++.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <limits>
+#include <mutex>
+#include <thread>
 
 #include "lang/diagnostics.hpp"
 
@@ -18,6 +22,9 @@ unsigned limit(std::int64_t units) {
   constexpr std::int64_t kMost = std::numeric_limits<unsigned>::max();
   return static_cast<unsigned>(std::clamp<std::int64_t>(units, 1, kMost));
 }
+
+/// A check of so many units at most is over before anyone could ask.
+constexpr std::int64_t kUnwatched = 100'000;
 
 std::int64_t resource_count(const z3::stats& stats) {
   for (unsigned i = 0; i < stats.size(); ++i)
@@ -40,6 +47,38 @@ auto guarded(F&& call) {
     throw InternalError(std::string("z3: ") + e.msg());
   }
 }
+
+/// While it lives, ends what runs in a context once `stop` is true. A clock says when it is asked,
+/// and nothing else.
+class Watch {
+ public:
+  Watch(z3::context& context, const std::function<bool()>& stop) {
+    if (!stop) return;
+    thread_ = std::thread([this, &context, &stop] {
+      std::unique_lock lock(mutex_);
+      while (!over_.wait_for(lock, kEvery, [this] { return done_; }))
+        if (stop()) context.interrupt();  // again and again: it may come before Z3 has begun
+    });
+  }
+  ~Watch() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    over_.notify_one();
+    thread_.join();
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  static constexpr std::chrono::milliseconds kEvery{20};
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool done_ = false;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -212,8 +251,9 @@ Solver::Scope::~Scope() {
   }
 }
 
-Answer Solver::check(std::int64_t units, std::span<const Term> assumptions) {
-  if (units <= 0) return Answer::unknown;
+Answer Solver::check(std::int64_t units, std::span<const Term> assumptions,
+                     const std::function<bool()>& stop) {
+  if (units <= 0 || (stop && stop())) return Answer::unknown;
   return guarded([&] {
     Impl& z = *impl_;
     if (z.limited != limit(units)) {
@@ -223,8 +263,13 @@ Answer Solver::check(std::int64_t units, std::span<const Term> assumptions) {
     z.assumed.assign(assumptions.begin(), assumptions.end());
     z.model.reset();
     const std::int64_t before = resource_count(z.solver.statistics());
-    const Answer found =
-        answer(assumptions.empty() ? z.solver.check() : z.solver.check(z.vector(assumptions)));
+    static const std::function<bool()> kNever;
+    Answer found = Answer::unknown;
+    {
+      const Watch watch(z.context, units > kUnwatched ? stop : kNever);
+      found =
+          answer(assumptions.empty() ? z.solver.check() : z.solver.check(z.vector(assumptions)));
+    }
     z.units += resource_count(z.solver.statistics()) - before;
     ++z.checks;
     if (found == Answer::sat) z.model = z.solver.get_model();
@@ -268,8 +313,6 @@ std::int64_t Solver::checks() const { return impl_->checks; }
 std::string Solver::smt2() const {
   return guarded([&] { return impl_->solver.to_smt2(); });
 }
-
-void Solver::interrupt() { impl_->context.interrupt(); }
 
 struct HittingSets::Impl {
   z3::context context;

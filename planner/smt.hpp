@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,8 +34,8 @@ struct Product {
   Term term;
 };
 
-/// One incremental solver with its own context. Not for several threads at once, but for
-/// interrupt(). Z3's own failures are InternalErrors.
+/// One incremental solver with its own context. Not for several threads at once. Z3's own failures
+/// are InternalErrors.
 class Solver {
  public:
   Solver();
@@ -82,8 +83,10 @@ class Solver {
   };
 
   /// Is all that is required satisfiable, with \a assumptions (Booleans, or negations of some)? At
-  /// most \a units are spent (of Z3's, at most 2^32 - 1).
-  Answer check(std::int64_t units, std::span<const Term> assumptions = {});
+  /// most \a units are spent (of Z3's, at most 2^32 - 1). \a stop is asked now and then meanwhile,
+  /// from another thread; once it is true the check ends, as `unknown`.
+  Answer check(std::int64_t units, std::span<const Term> assumptions = {},
+               const std::function<bool()>& stop = {});
   /// Which of the assumptions clash, as indices in ascending order, after `unsat`. Not minimal.
   std::vector<std::size_t> core() const;
 
@@ -95,8 +98,6 @@ class Solver {
   std::int64_t checks() const;  ///< made so far
   /// What is required now, in SMT-LIB 2, for the report of a mistake of ours.
   std::string smt2() const;
-  /// From another thread: ends a running check as `unknown`.
-  void interrupt();
 
  private:
   struct Impl;

@@ -3,6 +3,7 @@
 #include "planner/smt.hpp"
 
 #include <array>
+#include <atomic>
 
 #include "tests/catch.hpp"
 
@@ -141,6 +142,22 @@ TEST_CASE("smt: scopes outlast a check that ran out of units", "[smt]") {
   s.require(s.at_most(x, 5));
   REQUIRE(s.check(kUnits) == Answer::sat);
   CHECK(s.value(x) <= 5);
+}
+
+TEST_CASE("smt: a check ends once it is told to, and the solver is of use after", "[smt]") {
+  Solver s;
+  const Term x = s.integer("x", 0, 10);
+  {
+    const Solver::Scope hard(s);
+    pigeons(s, 13);
+    std::atomic<int> asked = 0;
+    CHECK(s.check(4'000'000'000, {}, [&] { return ++asked > 3; }) == Answer::unknown);
+    CHECK(asked > 3);
+  }
+  CHECK(s.check(kUnits, {}, [] { return true; }) == Answer::unknown);
+  s.require(s.at_least(x, 7));
+  REQUIRE(s.check(kUnits, {}, [] { return false; }) == Answer::sat);
+  CHECK(s.value(x) >= 7);
 }
 
 TEST_CASE("smt: the lightest hitting set", "[smt]") {
