@@ -20,7 +20,7 @@ namespace plimsoll {
 
 /// A solver's word that nothing was left out: see certificate.hpp.
 struct Proof {
-  std::int64_t points = 0;   ///< cores that the rules allow
+  std::int64_t points = 0;  ///< cores that the rules allow
   std::int64_t rules = 0, nogoods = 0;
   std::int64_t checks = 0;  ///< of the solver
 };
@@ -116,9 +116,7 @@ struct PlanResult {
   std::vector<PreferenceCost> preferences;  ///< by price_preferences()
   std::vector<Priced> pareto;               ///< by pareto(); best first
   bool pareto_proven = true;                ///< every search for it came to its end
-  /// How the space was cut down before it was searched, in words; "" where all of it was.
-  std::string limited;
-  std::vector<Relaxation> relaxations;  ///< single changes that were planned again and fit
+  std::vector<Relaxation> relaxations;      ///< single changes that were planned again and fit
 };
 
 std::string_view name(PlanResult::Status);

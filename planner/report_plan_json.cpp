@@ -93,7 +93,6 @@ std::string plan_json(const Problem& problem, const PlanResult& result,
   if (result.status == PlanResult::feasible && result.gap < 1e300) search["gap"] = result.gap;
   if (!result.unproven.empty()) search["unproven"] = result.unproven;
   out["search"] = std::move(search);
-  if (!result.limited.empty()) out["search"]["limited"] = result.limited;
   if (!result.preferences.empty()) out["preferences"] = preferences(problem, result);
   if (!result.pareto.empty()) {
     out["pareto"] = Json::array();

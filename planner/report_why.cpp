@@ -128,7 +128,9 @@ std::string rivals_text(const Why& why, const Style& style) {
 }
 
 std::string growth_text(const std::vector<Growth>& growth, const Style& style) {
-  if (growth.empty()) return "";
+  const bool any =
+      std::any_of(growth.begin(), growth.end(), [](const Growth& g) { return g.largest > 0; });
+  if (!any) return "";
   std::string out = "How far it could grow, all else as it is\n";
   Table table({{}, {Table::Align::right}, {Table::Align::right}, {Table::Align::left, 40}});
   table.add({"", "now", "largest", ""});
