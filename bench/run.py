@@ -14,7 +14,12 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SMALL, LARGE = 0.020, 0.3  # seconds: a command on an example; a file of 10,000 lines
+SMALL, LARGE, RUN = 0.020, 0.3, 0.050  # seconds: a command on an example; a file of 10,000 lines; a step, counted
+
+BIG = """cluster c { gpu = h100_sxm  nodes = 128  gpus_per_node = 8 }
+train t { model = llama3_405b  cluster = c  seq = 8Ki  batch = 2048  framework = megatron }
+layout l { tp = 8  pp = 16  zero = 1  mbs = 1 }
+"""
 
 
 def long_file(lines=10_000):
@@ -89,6 +94,10 @@ def measures(folder):
     long.write_text(long_file())
     yield f"check of {len(long.read_text().splitlines()):,} lines", ["check", str(long)], LARGE
     yield "fmt of the same", ["fmt", str(long)], LARGE
+    big = pathlib.Path(folder) / "big.plan"
+    big.write_text(BIG)
+    yield "timeline of llama3_405b's fullest stage", ["timeline", str(big)], RUN
+    yield "verify of the same on dry, with its allocator", ["verify", str(big)], RUN
 
 
 def main():

@@ -89,7 +89,7 @@ struct OpRun {
   OpId op() const { return at.op; }
 };
 
-/// What crosses a cut between two pieces of the model (piece k * pp + r is chunk k of stage r).
+/// What crosses a cut between two pieces of the model (piece_of() says which chunk each is).
 struct Transfer {
   StepPoint at;
   bool sends = false;  ///< false: receives

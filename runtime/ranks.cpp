@@ -4,6 +4,7 @@
 #include "runtime/ranks.hpp"
 
 #include "lang/diagnostics.hpp"
+#include "planner/stages.hpp"
 
 namespace plimsoll::runtime {
 
@@ -70,6 +71,14 @@ std::vector<std::int64_t> group(const Layout& l, RankGroup which, std::int64_t r
 std::int64_t rank_in_stage(const Layout& l, std::int64_t rank, std::int64_t stage) {
   const std::int64_t in_stage = l.tp * l.cp * l.dp;
   return stage * in_stage + rank % in_stage;
+}
+
+std::int64_t piece_of(const Layout& l, std::int64_t stage, std::int64_t chunk) {
+  return folded(l.schedule) && chunk == 1 ? 2 * l.pp - 1 - stage : chunk * l.pp + stage;
+}
+
+std::int64_t stage_of_piece(const Layout& l, std::int64_t piece) {
+  return folded(l.schedule) && piece >= l.pp ? 2 * l.pp - 1 - piece : piece % l.pp;
 }
 
 }  // namespace plimsoll::runtime

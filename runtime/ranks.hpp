@@ -27,4 +27,9 @@ std::vector<std::int64_t> group(const Layout&, RankGroup, std::int64_t rank);
 /// The rank at the same place in another stage.
 std::int64_t rank_in_stage(const Layout&, std::int64_t rank, std::int64_t stage);
 
+/// The model is cut in pp * vpp pieces in order; chunk k of stage r is piece k * pp + r, or, where
+/// the schedule folds the model, chunk 1 is piece 2 * pp - 1 - r.
+std::int64_t piece_of(const Layout&, std::int64_t stage, std::int64_t chunk);
+std::int64_t stage_of_piece(const Layout&, std::int64_t piece);
+
 }  // namespace plimsoll::runtime

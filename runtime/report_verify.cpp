@@ -33,25 +33,40 @@ std::string bytes(std::int64_t n) { return fmt::format("{} B", grouped(n)); }
 
 std::string rank_table(const Verification& v, const Style& style) {
   using Align = Table::Align;
-  Table table({{}, {Align::right}, {Align::right}, {Align::right}, {Align::right}, {Align::right}});
-  table.add({"", "stage", "predicted", "observed", "difference", "reserved"});
+  Table table({{}, {Align::right}, {Align::right}, {Align::right}, {Align::right}});
+  table.add({"", "stage", "predicted", "observed", "difference"});
   for (std::size_t i = 0; i < v.ranks.size();) {
     std::size_t end = i + 1;
     while (end < v.ranks.size() && alike(v.ranks[i], v.ranks[end]) &&
            v.ranks[end].rank == v.ranks[end - 1].rank + 1)
       ++end;
     const RankCheck& r = v.ranks[i];
-    // Ranks of a stage differ in what they reserve: their optimizer states are cut elsewhere.
-    std::int64_t least = r.reserved, most = r.reserved;
-    for (std::size_t k = i; k < end; ++k) {
-      least = std::min(least, v.ranks[k].reserved);
-      most = std::max(most, v.ranks[k].reserved);
-    }
-    const std::string low = human_bytes(least), high = human_bytes(most);
     table.add({end - i == 1 ? fmt::format("rank {}", r.rank)
                             : fmt::format("ranks {}–{}", r.rank, v.ranks[end - 1].rank),
                std::to_string(r.stage), bytes(r.predicted), bytes(r.observed),
-               bytes(r.difference()), low == high ? low : low + " – " + high});
+               bytes(r.difference())});
+    i = end;
+  }
+  return table.str(style, 2);
+}
+
+/// Segments of the allocator, by stage: ranks of one stage differ, for their optimizer states are
+/// cut elsewhere.
+std::string reserved_table(const Verification& v, const Style& style) {
+  using Align = Table::Align;
+  Table table({{}, {Align::right}, {Align::right}, {Align::right}});
+  table.add({"", "reserved", "in the bill", "the bill's slack"});
+  for (std::size_t i = 0; i < v.ranks.size();) {
+    std::size_t end = i;
+    std::int64_t least = v.ranks[i].reserved, most = least;
+    for (; end < v.ranks.size() && v.ranks[end].stage == v.ranks[i].stage; ++end) {
+      least = std::min(least, v.ranks[end].reserved);
+      most = std::max(most, v.ranks[end].reserved);
+    }
+    const std::string low = human_bytes(least), high = human_bytes(most);
+    const std::int64_t counted = v.ranks[i].bill_reserved;
+    table.add({fmt::format("stage {}", v.ranks[i].stage), low == high ? low : low + " – " + high,
+               human_bytes(counted), signed_bytes(counted - most)});
     i = end;
   }
   return table.str(style, 2);
@@ -131,7 +146,14 @@ std::string verify_text(const Heading& heading, const Bill& bill, const Problem&
   std::string out = paint(style, v.agrees ? Paint::green : Paint::red, said.substr(0, colon)) +
                     said.substr(colon);
   out += title(heading, bill, style);
-  if (!v.ranks.empty()) out += '\n' + rank_table(v, style);
+  if (!v.ranks.empty()) {
+    out += '\n' + rank_table(v, style);
+    if (p.inventory.counts_blocks) {
+      out += '\n' + paint(style, Paint::bold, "Segments of the allocator\n") +
+             reserved_table(v, style);
+      out += paragraph(style, fmt::format("In the bill: {}.", heading.reserved_note), 2);
+    }
+  }
   if (!v.losses.empty())
     out += fmt::format("\nThe loss is {:.2f} in step 1, {:.2f} in step {}.\n", v.losses.front(),
                        v.losses.back(), v.losses.size());

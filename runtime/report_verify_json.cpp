@@ -34,6 +34,7 @@ Json rank(const RankCheck& r) {
   out["observed_bytes"] = r.observed;
   out["difference"] = r.difference();
   out["reserved_bytes"] = r.reserved;
+  out["bill_reserved_bytes"] = r.bill_reserved;
   out["predicted_moment"] = r.predicted_moment;
   out["observed_moment"] = r.observed_moment;
   if (r.difference() != 0) {

@@ -70,7 +70,7 @@ void StagePlan::plan_chunks() {
   };
   for (std::size_t k = 0; k < cost.chunks.size(); ++k) {
     PlannedChunk chunk;
-    chunk.piece = static_cast<std::int64_t>(k) * layout.pp + place.stage;
+    chunk.piece = piece_of(layout, place.stage, static_cast<std::int64_t>(k));
     for (const Run& run : cost.chunks[k].runs)
       for (std::uint32_t i = 0; i < run.count; ++i)
         chunk.segments.push_back(plan_segment(run, run.first_segment + i));

@@ -34,7 +34,7 @@ struct PlannedSegment {
 };
 
 struct PlannedChunk {
-  std::int64_t piece = 0;  ///< of the model: chunk * pp + stage
+  std::int64_t piece = 0;  ///< of the model: piece_of()
   std::vector<PlannedSegment> segments;
   std::vector<ValueId> received, sent;  ///< values that cross its ends, by storage, ascending
   std::vector<ValueId> received_gradients, sent_gradients;  ///< those of them with a gradient

@@ -84,6 +84,7 @@ Verification compare(const Problem& p, const Bill& bill, std::string device,
     check.predicted = static_cast<std::int64_t>(b.live_bytes);
     check.observed = o.peak.bytes;
     check.reserved = o.reserved;
+    check.bill_reserved = static_cast<std::int64_t>(b.reserved_bytes);
     check.predicted_moment = b.peak_moment;
     check.observed_moment = point_name(p, o.peak.at);
     if (check.difference() != 0) find_differences(check, p, b, o.peak);

@@ -41,6 +41,7 @@ struct Difference {
 struct RankCheck {
   std::int64_t rank = 0, stage = 0;
   std::int64_t predicted = 0, observed = 0, reserved = 0;
+  std::int64_t bill_reserved = 0;  ///< what the bill and the search count for segments
   std::string predicted_moment, observed_moment;
   /// Where the bytes differ: by item, the largest difference first, and by category.
   std::vector<Difference> items, categories;

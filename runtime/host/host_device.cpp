@@ -306,7 +306,7 @@ std::vector<std::byte> HostDevice::letter(const Transfer& t, ValueId v, bool gra
 void HostDevice::transfer(const Transfer& t) {
   const Layout& l = world_.layout;
   const auto self = static_cast<int>(rank_);
-  const auto other = static_cast<int>(rank_in_stage(l, rank_, t.other % l.pp));
+  const auto other = static_cast<int>(rank_in_stage(l, rank_, stage_of_piece(l, t.other)));
   const bool gradients = t.at.part == StepPart::backward;
   for (const ValueId v : t.values) {
     const std::int64_t tag = (t.at.micro_batch * 2 + gradients) << 32 | v;

@@ -201,7 +201,8 @@ class RandomJobs {
     }
     if (tp_ > 1 && chance(2)) text += " sp = " + word({"true", "false"});
     if (vpp_ > 1)
-      text += fmt::format(" schedule = interleaved vpp = {}", vpp_);
+      text += fmt::format(" schedule = {} vpp = {}", vpp_ > 2 ? "interleaved" : folded_schedule(),
+                          vpp_);
     else if (chance(4))
       text += " schedule = " + word({"gpipe", "zb_h1"});
     if (vpp_ == 1 && pp_ > 1 && chance(2)) text += " stage_layers = " + uneven();
@@ -215,6 +216,12 @@ class RandomJobs {
     if (chance(10)) text += " offload = " + word({"0.5", "1"});
     stage_layers_.clear();
     return text + " }\n";
+  }
+
+  /// Of two chunks a stage; what folds the model lets any number of micro-batches through.
+  std::string folded_schedule() {
+    return micro_batches_ >= 2 * pp_ ? word({"interleaved", "zb_v", "dualpipe_v"})
+                                     : word({"interleaved", "zb_v"});
   }
 
   std::string uneven() {

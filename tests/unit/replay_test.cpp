@@ -77,6 +77,8 @@ TEST_CASE("the bill is the run, to the byte", "[peak][property]") {
       {"sp = false", 0},
       {"pp = 3", 0},
       {"vpp = ", 0},
+      {"zb_v", 0},
+      {"dualpipe_v", 0},
       {"gpipe", 0},
       {"cp = 2", 0},
       {" ep = ", 0},
