@@ -220,7 +220,7 @@ class RandomJobs {
 
   /// Of two chunks a stage; what folds the model lets any number of micro-batches through.
   std::string folded_schedule() {
-    return micro_batches_ >= 2 * pp_ ? word({"interleaved", "zb_v", "dualpipe_v"})
+    return micro_batches_ >= 2 * pp_ ? word({"interleaved", "zb_v", "dualpipe_v", "dualpipe_v"})
                                      : word({"interleaved", "zb_v"});
   }
 

@@ -133,7 +133,7 @@ TEST_CASE("the bill is the run, to the byte", "[peak][property]") {
             << " stages\n";
   for (const auto& [kind, count] : kinds) {
     INFO(kind);
-    CHECK(count >= programs / 200);
+    CHECK(count >= programs / 400);
   }
   if (rounds)
     for (const auto& [why, count] : refused) std::cout << count << " x " << why << '\n';
