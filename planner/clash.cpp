@@ -28,7 +28,7 @@ struct Thing {
 class Clash {
  public:
   explicit Clash(const Problem& problem)
-      : original_(problem), job_(*problem.job), problem_(problem), clock_(problem_) {
+      : original_(problem), job_(*problem.job), problem_(problem), clock_(problem_), pricer_(problem_) {
     problem_.job = &job_;
     collect();
   }
@@ -48,6 +48,7 @@ class Clash {
   Job job_;          ///< with the chosen requirements and pins alone
   Problem problem_;  ///< of job_
   Clock clock_;
+  Pricer pricer_;
   std::map<CategoryMask, std::unique_ptr<Inner>> inner_;  ///< by what counts
   CategoryMask counted_ = kEverything;
   std::vector<Thing> things_;
@@ -116,8 +117,7 @@ bool Clash::fits(const Layout& l, Judge& judge, Space& space) {
 bool Clash::can_hold(const std::vector<bool>& chosen) {
   choose(chosen);
   Diagnostics ignored;  // compile() has reported what is wrong with conditions
-  Pricer pricer(problem_);
-  Judge judge(problem_, pricer, ignored);
+  Judge judge(problem_, pricer_, ignored);
   Space space(problem_, judge);
   bool found = false;
   thrifty_layouts(space, [&](const Layout& l) {
@@ -134,8 +134,7 @@ bool Clash::can_hold(const std::vector<bool>& chosen) {
 std::optional<Layout> Clash::nearest(const std::vector<bool>& chosen, Int128& over) {
   choose(chosen);
   Diagnostics ignored;
-  Pricer pricer(problem_);
-  Judge judge(problem_, pricer, ignored);
+  Judge judge(problem_, pricer_, ignored);
   Space space(problem_, judge);
   Inner& inner = *inner_[counted_];
   std::optional<Layout> best;

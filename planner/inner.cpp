@@ -239,12 +239,13 @@ struct Inner::Impl {
     out.stamp = stamp;
     StageChoice choice;
     const std::int64_t r = least_recomputed(id, stage);
+    if (r < 0) return out.choice = choice;
     const std::size_t pool = pool_of(stage);
     const StageTime t = recomputes() && r > 0
                             ? time(contents->list[static_cast<std::size_t>(id)], r, pool)
                             : base_time(id, pool);
-    choice.fits = r >= 0;
-    choice.recomputed = recomputes() ? std::max<std::int64_t>(r, 0) : 0;
+    choice.fits = true;
+    choice.recomputed = recomputes() ? r : 0;
     choice.pace = t.pace;
     choice.tail = t.tail;
     return out.choice = choice;

@@ -52,8 +52,8 @@ class Inner {
   /// Is `recomputed` free (recompute == full), or 0?
   bool recomputes() const;
 
-  /// The least recomputation with which the stage fits (more is never faster). `fits` is false
-  /// where none does; pace and tail are then those of no recomputation.
+  /// The least recomputation with which the stage fits (more is never faster). Where none does,
+  /// `fits` is false and the rest says nothing.
   const StageChoice& least(std::int64_t stage, std::int64_t offset, std::int64_t count);
   /// With \a recomputed of its count * chunks() layers.
   StageChoice with(std::int64_t stage, std::int64_t offset, std::int64_t count,

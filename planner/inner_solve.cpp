@@ -92,7 +92,8 @@ bool Programme::has_room() {
     return i == 0 ? 0 : i + 1 == stages_ ? round_ - count : std::int64_t{1};
   };
   // All paces add up to no less than that of one stage with the whole model.
-  const std::int64_t sum = inner_.least_pace(0, 0, round_);
+  const bool timed = cutoff_ < Inner::kNoLimit;
+  const std::int64_t sum = timed ? inner_.least_pace(0, 0, round_) : 0;
   const auto in_time = [&](std::int64_t pace, std::int64_t tail) {
     return step(pace, std::max(sum, pace), tail) <= cutoff_;
   };
@@ -116,7 +117,7 @@ bool Programme::has_room() {
     n = i > 1 && i + 1 < stages_
             ? most[1]
             : most_with(round_ - (stages_ - 1), [&](std::int64_t count) {
-                return in_time(inner_.least_pace(i, offset(i, count), count), 0) &&
+                return (!timed || in_time(inner_.least_pace(i, offset(i, count), count), 0)) &&
                        !inner_.hopeless(i, offset(i, count), count);
               });
     room += n;
@@ -148,8 +149,10 @@ void Programme::add_options(std::int64_t i, std::int64_t o) {
   const std::int64_t left = stages_ - i - 1;  // stages behind this one need a layer each
   const std::int64_t first = left == 0 ? round_ - o : 1;
   for (std::int64_t count = first; count <= round_ - o - left; ++count) {
-    const std::int64_t pace = inner_.least_pace(i, o, count);
-    if (step(std::max(pace, here.slowest), here.sum + pace, here.tail) > cutoff_) break;
+    if (cutoff_ < Inner::kNoLimit) {
+      const std::int64_t pace = inner_.least_pace(i, o, count);
+      if (step(std::max(pace, here.slowest), here.sum + pace, here.tail) > cutoff_) break;
+    }
     const StageChoice& choice = inner_.least(i, o, count);
     if (!choice.fits) {
       if (inner_.hopeless(i, o, count)) break;

@@ -103,7 +103,7 @@ void Judge::split(Expr e, std::vector<Part>& parts) const {
     return;
   }
   const std::uint64_t reads = pool.depends_on(e);
-  Part part{e, Reach::opaque};
+  Part part{e, Reach::opaque, std::make_shared<Tape>(pool, std::span<const Expr>(&e, 1))};
   const Movement memory = with_memory(), time = with_time();
   const std::uint64_t by_memory = memory.up | memory.down | bit(Var::hbm);
   const std::uint64_t by_time = time.up | time.down;
@@ -154,7 +154,7 @@ bool Judge::would_admit(const Env& env, std::uint64_t known, std::uint64_t befor
       if (part.reach != Reach::outer || (reads & ~known) != 0) continue;
       if (before != 0 && (reads & ~before) == 0) continue;  // decided already
       try {
-        if (pool.eval(part.expr, env).is_zero()) return false;
+        if (!part.holds(env)) return false;
       } catch (const ArithmeticError&) {
         return false;
       }
@@ -256,8 +256,7 @@ bool Judge::bounds_time() const {
 bool Judge::in_time(const Env& env) const {
   for (const Rule& rule : require_)
     for (const Part& part : rule.parts) try {
-        if (part.reach == Reach::time && problem_.module->pool().eval(part.expr, env).is_zero())
-          return false;
+        if (part.reach == Reach::time && !part.holds(env)) return false;
       } catch (const ArithmeticError&) {
         return false;  // it has no value here, so it is not met
       }
@@ -280,7 +279,7 @@ bool Judge::admits(const Env& env, std::uint64_t known, std::uint64_t before) {
       bool ok = false;
       ++rule.asked;
       try {
-        ok = !pool.eval(part.expr, env).is_zero();
+        ok = part.holds(env);
       } catch (const ArithmeticError& e) {
         // It has no value here, so it is not met.
         ++rule.without_value;

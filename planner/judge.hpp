@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -93,6 +94,12 @@ class Judge {
   struct Part {
     Expr expr;
     Reach reach = Reach::outer;
+    std::shared_ptr<Tape> tape;  ///< of expr: asked for every layout
+    /// Throws ArithmeticError where it has no value.
+    bool holds(const Env& env) const {
+      tape->run(env);
+      return !tape->value(0).is_zero();
+    }
   };
   struct Rule {
     const Condition* source = nullptr;
