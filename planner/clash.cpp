@@ -28,7 +28,11 @@ struct Thing {
 class Clash {
  public:
   explicit Clash(const Problem& problem)
-      : original_(problem), job_(*problem.job), problem_(problem), clock_(problem_), pricer_(problem_) {
+      : original_(problem),
+        job_(*problem.job),
+        problem_(problem),
+        clock_(problem_),
+        pricer_(problem_) {
     problem_.job = &job_;
     collect();
   }

@@ -220,12 +220,15 @@ std::optional<std::int64_t> Domains::number(const eval::Value& value, Knob knob,
 std::vector<std::int64_t> Domains::values(Knob knob, const Layout& layout, const Env& env,
                                           std::uint64_t known) const {
   const Choice* given = choice(knob);
+  // Numbers of recomputed layers mean full recomputation.
+  const bool counted = knob == Knob::recompute && !recompute_layers.empty();
+  if (given == nullptr && counted) return {std::int64_t{kFullRecompute}};
   if (given == nullptr) return defaults(knob, layout);
   std::vector<std::int64_t> out;
   for (const eval::Value& value : given->values) {
     const auto v = number(value, knob, env, known);
     if (!v) return defaults(knob, layout);  // disagrees() settles it when all is known
-    if (*v >= 0) out.push_back(*v);
+    if (*v >= 0 && (!counted || *v == kFullRecompute)) out.push_back(*v);
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -336,8 +339,8 @@ std::vector<std::int64_t> Domains::defaults(Knob knob, const Layout& l) const {
       if (l.tp > 1 && !job.serve) out.push_back(1);
       return out;
     case Knob::zero:
-      if (job.serve || l.dp * l.cp == 1) return {0};
-      return {0, 1, 2, 3};
+      if (job.serve) return {0};
+      return {0, 1, 2, 3};  // also on one rank: some stacks run one of them only
     case Knob::shard:
       if (l.zero == 0) return {l.dp * l.cp};
       return divisors(l.dp * l.cp);
@@ -348,6 +351,7 @@ std::vector<std::int64_t> Domains::defaults(Knob knob, const Layout& l) const {
       return out;
     case Knob::schedule:
       // Not gpipe: as slow as 1f1b, and it holds every micro-batch.
+      if (job.serve) return {static_cast<std::int64_t>(Schedule::one_f_one_b)};
       if (l.vpp == 1) {
         out.push_back(static_cast<std::int64_t>(Schedule::one_f_one_b));
         if (l.pp > 1) out.push_back(static_cast<std::int64_t>(Schedule::zb_h1));

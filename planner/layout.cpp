@@ -122,7 +122,7 @@ std::string why_lists(const Problem& p, const Layout& l) {
                          l.recompute_layers[i], l.stage_layers[i]);
   if (!l.stage_pool.empty() && l.stage_pool.size() != l.stage_layers.size())
     return fmt::format("stage_pool has {} entries for pp = {}", l.stage_pool.size(), l.pp);
-  return "";
+  return why_pools(p, l);
 }
 
 std::int64_t degree(const Layout& l, Var by) {
@@ -149,6 +149,19 @@ std::string why_impossible_outside(const Problem& p, const Layout& l) {
   if (std::string why = why_degrees(p, l); !why.empty()) return why;
   if (std::string why = why_batch(p, l); !why.empty()) return why;
   return why_schedule(p, l);
+}
+
+std::string why_pools(const Problem& p, const Layout& l) {
+  const std::int64_t each = l.tp * l.cp * l.dp;
+  for (std::uint32_t i = 0; i < p.cluster->pools.size() && !l.stage_pool.empty(); ++i) {
+    const Pool& pool = p.cluster->pools[i];
+    const std::int64_t has = pool.nodes.front() * pool.gpus_per_node;
+    const auto stages = std::count(l.stage_pool.begin(), l.stage_pool.end(), i);
+    if (stages * each > has)
+      return fmt::format("{} stages of {} GPUs each are more than the {} GPUs of pool '{}'", stages,
+                         each, has, pool.name);
+  }
+  return "";
 }
 
 std::string why_impossible(const Problem& p, const Layout& l) {

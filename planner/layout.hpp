@@ -84,6 +84,9 @@ std::string why_impossible(const Problem&, const Layout&);
 /// The same but for its lists, which may still be open.
 std::string why_impossible_outside(const Problem&, const Layout&);
 
+/// Why the pools cannot hold the stages that stage_pool gives them; "" where they can.
+std::string why_pools(const Problem&, const Layout&);
+
 /// Reports offload where the cluster has no host_memory or no pcie: of \a layout, or (nullptr) of
 /// the values that the job gives it.
 void check_offload(const Problem&, const LayoutDecl* layout, Diagnostics&);

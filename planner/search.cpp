@@ -279,7 +279,7 @@ PlanResult Search::finish(bool complete, double bound) {
     result_.emptied_by = judge_.strictest();
     if (result_.evaluated == 0) result_.why = space_.most_frequent_reason();
     if (complete && !problem_.job->serve && !result_.tightest) find_tightest();
-    if (report_without_value()) return {};
+    if (complete && report_without_value()) return {};
     return std::move(result_);
   }
   for (Priced& p : best_) make_roomy(p);

@@ -30,7 +30,7 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// layout, and in all. Past that the answer is the best found, with a gap.
 inline constexpr std::int64_t kSolverUnits = 40'000'000;
 inline constexpr std::int64_t kTurnedAway = 16;
-inline constexpr std::int64_t kMostTurnedAway = 800;
+inline constexpr std::int64_t kMostTurnedAway = 240;
 
 /// Something that waits to be looked into.
 struct Entry {

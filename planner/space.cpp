@@ -161,6 +161,8 @@ std::string Space::why_no_value(Knob knob) const {
   if (knob == Knob::batch && job.batch_in_tokens)
     return fmt::format("a batch of {} tokens is no whole number of sequences of {}",
                        job.batch.str(), layout_.seq);
+  if (knob == Knob::recompute && !domains_.recompute_layers.empty())
+    return "recompute_layers needs recompute = full";
   if (knob == Knob::mbs)
     return fmt::format("dp = {} does not divide the batch of {} sequences", layout_.dp,
                        layout_.batch);
@@ -309,6 +311,10 @@ void Space::reach(std::size_t end) {
       continue;
     }
     layout_.stage_pool = order;
+    if (std::string why = why_pools(problem_, layout_); !why.empty()) {
+      turn_away(kKnobCount, why);
+      continue;
+    }
     (*each_)(layout_, env_);
   }
   layout_.stage_pool.clear();

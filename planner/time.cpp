@@ -97,6 +97,8 @@ struct Clock::Impl {
   std::vector<Expr> boundaries;                    ///< distinct sends between stages, bytes
   std::optional<Tape> boundary_tape;
   std::unordered_map<TimeKey, std::pair<double, double>, KeyHash> boundary_bytes;  ///< least, most
+  bool uniform = false;
+  std::vector<std::uint32_t> roots[2];  ///< beside the first and the last layer
   double gradient_bytes = 4, weight_bytes = 2, fixed = 0, gpus_per_node = 8;
 
   Impl(const Problem& p, const TimeConstants& constants)
@@ -108,6 +110,11 @@ struct Clock::Impl {
     for (const Pool& pool : p.cluster->pools) {
       rates.push_back(Rates::of(pool.gpu, path, c));
       links.emplace_back(*p.cluster, pool.gpu, c);
+    }
+    uniform = index.uniform();
+    if (index.layers() > 1) {
+      roots[0] = index.work({{0, 1}}, 0).roots;
+      roots[1] = index.work({{index.layers() - 1, 1}}, 0).roots;
     }
     gpus_per_node = as_double(std::max<std::int64_t>(p.cluster->pools.front().gpus_per_node, 1));
     class_layers.assign(p.program->class_count, 0);
@@ -159,6 +166,37 @@ struct Clock::Impl {
         out.whole[mode] += count * least;
       }
     }
+  }
+
+  /// Of equal layers with something heavier at both ends: the least that the slowest stage can
+  /// take, since stages hold whole layers. 0 where layers are unlike. \a mode: of every layer.
+  double whole_layers(const Layout& l, const Timed& t, std::size_t mode) const {
+    const std::int64_t layers = index.layers();
+    if (!uniform || l.pp < 2 || links.size() > 1 || layers % l.vpp != 0) return 0;
+    const auto& times = t.pools.front();
+    const double each = as_double(l.vpp) * times[0].total(static_cast<RecomputeMode>(mode));
+    if (each <= 0) return 0;
+    double ends[2] = {0, 0};
+    for (const std::uint32_t r : roots[0]) ends[0] += times[class_layers.size() + r].total(0);
+    for (const std::uint32_t r : roots[1]) ends[1] += times[class_layers.size() + r].total(0);
+    // A folded schedule puts both ends on the first stage.
+    if (folded(l.schedule)) ends[0] += ends[1], ends[1] = 0;
+    const auto held = [&](double pace) {
+      const auto count = [&](double extra) {
+        return std::floor((pace - extra) / each * (1 + 1e-12) + 1e-9);
+      };
+      return count(ends[0]) + as_double(l.pp - 2) * count(0) + count(ends[1]);
+    };
+    const double rounds = as_double(layers / l.vpp);
+    const double mean = (rounds * each + ends[0] + ends[1]) / as_double(l.pp);
+    // The least pace is a whole number of layers of some stage: the next ones from the mean on.
+    double least = std::numeric_limits<double>::infinity();
+    for (const double extra : {0.0, ends[0], ends[1]}) {
+      double k = std::max(1.0, std::floor((mean - extra) / each));
+      while (k < rounds && held(k * each + extra) < rounds) ++k;
+      least = std::min(least, k * each + extra);
+    }
+    return least * (1 - 1e-9);
   }
 
   const std::vector<StageKind>& stages(const Layout& l) {
@@ -451,20 +489,25 @@ std::int64_t Clock::lower_bound(const Layout& l) {
   const double pp = as_double(l.pp), m = as_double(l.microbatches);
   const auto [idle_part, idle_of] = idle_share(l);
   const double idle = as_double(idle_part) / as_double(idle_of);
-  // (m - idle) * slowest + idle * sum, and the slowest stage takes at least the mean.
-  double seconds = (m - idle) * whole / pp + idle * whole;
+  // (m - idle) * slowest + idle * sum, and the slowest stage takes at least the mean, and whole
+  // layers.
+  double slowest = whole / pp, sum = whole;
+  double seconds = 0;
   const Links& link = impl_->links.front();
   if (impl_->links.size() == 1) {
     Parameters mean;
     mean.add(t.parameters, 1 / pp);
     if (l.zero >= 3) {
       const double gathered = impl_->sharded(l, link, mean, whole / pp, true);
-      seconds += (m - idle) * gathered + idle * pp * gathered;
+      slowest += gathered;
+      sum += pp * gathered;
     }
     seconds += impl_->exchange(l, link, mean, t.forward / pp, (t.whole[0] - t.forward) / pp, true);
     seconds += impl_->optimizer(l, impl_->rates.front(), mean);
     seconds += impl_->sends(l, true);
   }
+  slowest = std::max(slowest, impl_->whole_layers(l, t, mode == kFullRecompute ? 0 : mode));
+  seconds += (m - idle) * slowest + idle * sum;
   seconds = std::min(seconds, kLongest);
   // A whole nanosecond and a billionth below, so that rounding cannot make it too high.
   return static_cast<std::int64_t>(std::floor(seconds * 1e9 * (1 - 1e-9))) - 1;
@@ -474,13 +517,18 @@ std::int64_t Clock::core_bound(const Layout& core) {
   Layout l = core;
   const auto [idle_part, idle_of] = idle_share(l);
   const double idle = as_double(idle_part) / as_double(idle_of);
-  double whole = std::numeric_limits<double>::infinity();
+  double seconds = std::numeric_limits<double>::infinity();
   for (const bool sp : {false, true}) {
     if (sp && l.tp == 1) break;
     l.sp = sp;
-    for (const double mode : impl_->segments(l).whole) whole = std::min(whole, mode);
+    const Impl::Timed& t = impl_->segments(l);
+    for (std::size_t mode = 0; mode < t.whole.size(); ++mode) {
+      const double slowest =
+          std::max(t.whole[mode] / as_double(l.pp), impl_->whole_layers(l, t, mode));
+      seconds =
+          std::min(seconds, (as_double(l.microbatches) - idle) * slowest + idle * t.whole[mode]);
+    }
   }
-  double seconds = ((as_double(l.microbatches) - idle) / as_double(l.pp) + idle) * whole;
   if (impl_->links.size() == 1) {
     double sends = std::numeric_limits<double>::infinity();
     for (const bool sp : {false, true}) {
