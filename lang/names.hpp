@@ -34,8 +34,8 @@ std::span<const VariableName> stage_numbers();
 const VariableName* find_name(std::span<const VariableName>, std::string_view);
 
 /// In the order of planner's Schedule.
-inline constexpr std::array<std::string_view, 6> kSchedules = {"1f1b", "interleaved", "gpipe",
-                                                               "zb_h1", "zb_v", "dualpipe_v"};
+inline constexpr std::array<std::string_view, 6> kSchedules = {
+    "1f1b", "interleaved", "gpipe", "zb_h1", "zb_v", "dualpipe_v"};
 const eval::Enumeration* recompute_words(const Module&, const Job&);
 std::vector<std::string> attention_words(const Module&, const Job&);
 std::vector<std::string> pool_names(const Module&, const Job&);

@@ -106,7 +106,7 @@ bool Clash::fits(const Layout& l, Judge& judge, Space& space) {
   if (cap < 0) return false;
   // With unlike memories each stage has its own.
   inner.set(l, l.stage_pool.empty() ? cap : Inner::kNoLimit);
-  if (!judge.bounds_time()) return feasible(inner);
+  if (!judge.bounds_time()) return can_fit(inner);
   const auto fastest = solve(inner, problem_);
   if (!fastest) return false;
   Priced p;

@@ -340,7 +340,15 @@ std::vector<std::int64_t> Domains::defaults(Knob knob, const Layout& l) const {
       return out;
     case Knob::zero:
       if (job.serve) return {0};
-      return {0, 1, 2, 3};  // also on one rank: some stacks run one of them only
+      if (l.dp * l.cp > 1) return {0, 1, 2, 3};
+      // On one rank there is nothing to share, but some stacks run one stage of ZeRO only.
+      out.push_back(0);
+      for (const auto& [variable, value] : problem_.inventory.defaults)
+        if (variable == Var::zero && problem_.module->pool().is_constant(value))
+          out.push_back(problem_.module->pool().value(value).to_int64());
+      std::sort(out.begin(), out.end());
+      out.erase(std::unique(out.begin(), out.end()), out.end());
+      return out;
     case Knob::shard:
       if (l.zero == 0) return {l.dp * l.cp};
       return divisors(l.dp * l.cp);

@@ -30,7 +30,7 @@ std::optional<Priced> fitted(const Problem& problem, const Layout& outer, Inner&
   const std::int64_t cap = judge.memory_cap(env, memory, 0);
   if (cap < 0) return std::nullopt;
   inner.set(outer, outer.stage_pool.empty() ? cap : Inner::kNoLimit);
-  if (!feasible(inner)) return std::nullopt;
+  if (!can_fit(inner)) return std::nullopt;
   const auto dealt = solve(inner, problem);
   if (!dealt) return std::nullopt;
   Priced p;

@@ -89,7 +89,7 @@ std::optional<InnerSolution> solve(Inner&, const Problem&, std::int64_t cutoff =
 std::optional<InnerSolution> solve_by_trying(Inner&, const Problem&);
 
 /// Is there a way that fits at all?
-bool feasible(Inner&);
+bool can_fit(Inner&);
 
 /// The least peak, at most \a cap (whatever memory the GPUs have), that any way of dealing the
 /// layers of \a outer has, and the fastest of those.

@@ -305,7 +305,7 @@ std::optional<InnerSolution> solve(Inner& inner, const Problem& problem, std::in
   return Programme(inner, cutoff).solve(usual_counts(inner, problem));
 }
 
-bool feasible(Inner& inner) { return Programme(inner, Inner::kNoLimit).feasible(); }
+bool can_fit(Inner& inner) { return Programme(inner, Inner::kNoLimit).feasible(); }
 
 std::optional<InnerSolution> solve_for_peak(Inner& inner, const Problem& problem,
                                             const Layout& outer, std::int64_t cap) {

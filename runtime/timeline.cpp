@@ -166,7 +166,8 @@ Timeline timeline(const StagePlan& plan, std::size_t columns) {
     pictures[i] = Columns(found.moments[i], columns, cut ? found.passes[ends] : 0,
                           cut ? found.passes[passes - ends] : 0);
   }
-  const auto [from, to] = found.window();
+  const auto window = found.window();
+  const std::int64_t from = window.first, to = window.second;
   t.around_moments = to - from;
   Columns around(std::max<std::int64_t>(to - from, 1), columns);
   DryDevice device(plan);

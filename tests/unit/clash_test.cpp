@@ -70,7 +70,7 @@ bool holds(const Infeasible& s, const std::vector<bool>& kept, CategoryMask coun
       const std::int64_t cap = judge.memory_cap(env, memory, 0);
       if (cap < 0) return;
       inner.set(l, cap);
-      found = feasible(inner);
+      found = can_fit(inner);
     });
   return found;
 }
@@ -90,9 +90,10 @@ TEST_CASE("what clashes cannot hold together, and can without any one of it", "[
     return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1));
   };
   const std::vector<std::string> all = {
-      "require tp <= 1",        "require zero <= 1", "require headroom >= 40%", "require pp <= 2",
-      "require mbs >= 2",       "tp = 2",            "zero = 0",                "recompute = none",
-      "require recompute == 0", "pp in {1, 2}",      "require cp == 1",         "require dp >= 2"};
+      "require tp <= 1", "require zero <= 1", "require headroom >= 40%",
+      "require pp <= 2", "require mbs >= 2",  "tp = 2",
+      "zero = 0",        "recompute = none",  "require recompute == 0",
+      "pp in {1, 2}",    "require cp == 1",   "require dp >= 2"};
   int clashes = 0, with_memory = 0, with_lines = 0;
   for (int i = 0; i < 30; ++i) {
     Infeasible s;

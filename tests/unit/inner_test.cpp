@@ -99,7 +99,7 @@ TEST_CASE("dealing layers by dynamic programming equals trying every list", "[pl
         INFO("pp " << pp << " vpp " << vpp << " layers " << p.program->layer_count << " mode "
                    << mode << " cap " << percent << " %");
         REQUIRE(found.has_value() == tried.has_value());
-        CHECK(feasible(inner) == tried.has_value());
+        CHECK(can_fit(inner) == tried.has_value());
         ++worlds;
         if (!found) {
           ++infeasible;

@@ -228,6 +228,7 @@ Brute brute(const Problem& problem, const Small& world, const std::string& condi
                           l.schedule = schedule;
                           const std::int64_t ranks = gpus / (tp * pp);
                           if (ranks % shard != 0 || (zero == 0 && shard != ranks)) continue;
+                          if (zero > 0 && ranks == 1) continue;
                           if (schedule == Schedule::zb_h1 && pp == 1) continue;
                           const bool flat =
                               schedule == Schedule::one_f_one_b || schedule == Schedule::zb_h1;
