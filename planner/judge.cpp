@@ -26,6 +26,9 @@ Rational rounded(double v) {
   return Rational::fraction(static_cast<Int128>(std::llround(v * 1e9)), 1'000'000'000);
 }
 
+/// Preferences that a search may insist on: a bit each. Further ones count where they happen to hold.
+constexpr std::size_t kMostInner = 62;
+
 constexpr const char* kNoValue = "it cannot be computed there";
 
 Rational seconds(std::int64_t nanoseconds) {
@@ -92,7 +95,9 @@ Judge::Judge(const Problem& problem, Pricer& pricer, Diagnostics& diags)
     objective_ = lower_number(*problem.module, job, *objective_source_, diags);
   aim_ = aim_of_objective();
   for (std::size_t i = 0; i < prefer_.size(); ++i)
-    if (prefer_[i].reach != Reach::outer && prefer_[i].reach != Reach::time) inner_.push_back(i);
+    if (prefer_[i].reach != Reach::outer && prefer_[i].reach != Reach::time &&
+        inner_.size() < kMostInner)
+      inner_.push_back(i);
 }
 
 /// Cuts "a and b" in two.
