@@ -26,7 +26,8 @@ Rational rounded(double v) {
   return Rational::fraction(static_cast<Int128>(std::llround(v * 1e9)), 1'000'000'000);
 }
 
-/// Preferences that a search may insist on: a bit each. Further ones count where they happen to hold.
+/// Preferences that a search may insist on: a bit each. Further ones count where they happen to
+/// hold.
 constexpr std::size_t kMostInner = 62;
 
 constexpr const char* kNoValue = "it cannot be computed there";
