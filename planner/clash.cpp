@@ -110,9 +110,7 @@ bool Clash::fits(const Layout& l, Judge& judge, Space& space) {
   const auto fastest = solve(inner, problem_);
   if (!fastest) return false;
   Priced p;
-  p.layout = l;
-  p.layout.stage_layers = fastest->stage_layers;
-  p.layout.recompute_layers = fastest->recompute_layers;
+  p.layout = with_lists(l, *fastest);
   p.time = clock_.step(p.layout);
   judge.set_derived(p, space.env());
   return judge.in_time(space.env());
@@ -156,9 +154,7 @@ std::optional<Layout> Clash::nearest(const std::vector<bool>& chosen, Int128& ov
         offset += count;
       }
       below = peak - 1;
-      best = l;
-      best->stage_layers = least->stage_layers;
-      best->recompute_layers = least->recompute_layers;
+      best = with_lists(l, *least);
       over = peak - usable_memory(problem_, l, 0);
     } catch (const ArithmeticError&) {
       // It has no price; another may.

@@ -11,6 +11,12 @@
 
 namespace plimsoll {
 
+void Priced::set_peak(const Pricer::Peak& peak) {
+  peak_bytes = peak.bytes;
+  hbm_bytes = peak.bytes + peak.headroom_bytes;
+  peak_stage = peak.stage;
+}
+
 double Priced::headroom() const {
   return hbm_bytes > 0
              ? static_cast<double>(hbm_bytes - peak_bytes) / static_cast<double>(hbm_bytes)

@@ -48,6 +48,7 @@ struct Priced {
   std::optional<Rational> days, cost;   ///< of the run, where the job says `tokens`
 
   double headroom() const;  ///< unused share of the memory
+  void set_peak(const Pricer::Peak&);
 };
 
 /// One of the smallest set of things that cannot hold together: a named requirement, or items of

@@ -78,6 +78,9 @@ struct InnerSolution {
   friend bool operator==(const InnerSolution&, const InnerSolution&) = default;
 };
 
+/// The outer layout with the lists of a solution.
+Layout with_lists(Layout outer, const InnerSolution&);
+
 /// The fastest way to deal the layers that fits, exactly, where no condition couples stages:
 /// dynamic programming over (stage, offset) with the Pareto front of (slowest pace, sum of paces,
 /// worst tail). nullopt where none fits with at most \a cutoff nanoseconds. Of equally fast ones

@@ -301,6 +301,12 @@ std::vector<std::int64_t> usual_counts(const Inner& inner, const Problem& proble
 
 }  // namespace
 
+Layout with_lists(Layout outer, const InnerSolution& solution) {
+  outer.stage_layers = solution.stage_layers;
+  outer.recompute_layers = solution.recompute_layers;
+  return outer;
+}
+
 std::optional<InnerSolution> solve(Inner& inner, const Problem& problem, std::int64_t cutoff) {
   return Programme(inner, cutoff).solve(usual_counts(inner, problem));
 }

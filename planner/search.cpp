@@ -319,14 +319,9 @@ void Search::find_tightest() {
       const auto least = solve_for_peak(inner_, problem_, l, below);
       if (!least) return true;
       Priced p;
-      p.layout = l;
-      p.layout.stage_layers = least->stage_layers;
-      p.layout.recompute_layers = least->recompute_layers;
-      const Pricer::Peak peak = pricer_.peak(p.layout);
-      p.peak_bytes = peak.bytes;
-      p.hbm_bytes = peak.bytes + peak.headroom_bytes;
-      p.peak_stage = peak.stage;
-      below = static_cast<std::int64_t>(peak.bytes) - 1;
+      p.layout = with_lists(l, *least);
+      p.set_peak(pricer_.peak(p.layout));
+      below = static_cast<std::int64_t>(p.peak_bytes) - 1;
       result_.tightest = std::move(p);
     } catch (const ArithmeticError&) {
       // It has no price; another may.

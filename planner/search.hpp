@@ -101,6 +101,8 @@ class Search {
   Priced priced(const Layout&);
   bool is_without_recompute(const Layout&);
   void give_up_preferences(const Entry&);
+  /// Weights, added up, of the preferences that need not or do not hold, the outer variables set.
+  Rational unmet_percent(const Entry&);
   std::int64_t cap_of(const Layout&, const Entry&);
   std::int64_t cutoff_of(const Entry&) const;
   bool price_serving(Priced&);

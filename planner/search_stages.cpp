@@ -44,6 +44,13 @@ std::int64_t Search::cap_of(const Layout& l, const Entry& e) {
   return cap;
 }
 
+Rational Search::unmet_percent(const Entry& e) {
+  Rational percent = judge_.unmet_percent(space_.env());
+  for (std::size_t k = 0; k < judge_.inner_preferences(); ++k)
+    if ((e.kept >> k & 1) == 0) percent += judge_.weight(k);
+  return percent;
+}
+
 /// Without the first preference that may still be given up, without the second ….
 void Search::give_up_preferences(const Entry& e) {
   for (std::uint32_t i = e.removable; i < judge_.inner_preferences(); ++i) {
@@ -53,10 +60,7 @@ void Search::give_up_preferences(const Entry& e) {
     less.removable = i + 1;
     const Layout l = space_.layout(e.point);
     space_.set_env(l);
-    Rational percent = judge_.unmet_percent(space_.env());
-    for (std::uint32_t k = 0; k < judge_.inner_preferences(); ++k)
-      if ((less.kept >> k & 1) == 0) percent += judge_.weight(k);
-    less.score = score_bound(l, space_.env(), less.ns, percent);
+    less.score = score_bound(l, space_.env(), less.ns, unmet_percent(less));
     push(less);
   }
 }
@@ -90,12 +94,6 @@ void Search::solve_leaf(const Entry& e) {
 void Search::solve_with_lists(const Entry& e, Layout l) {
   const std::int64_t cap = cap_of(l, e);
   if (cap < 0) return;
-  const auto with = [&](const InnerSolution& s) {
-    Layout whole = l;
-    whole.stage_layers = s.stage_layers;
-    whole.recompute_layers = s.recompute_layers;
-    return whole;
-  };
   std::optional<InnerSolution> found;
   switch (judge_.aim()) {
     case Aim::time:
@@ -104,7 +102,7 @@ void Search::solve_with_lists(const Entry& e, Layout l) {
       found = solve(inner_, problem_, cutoff_of(e));
       if (found && !coupling_of(e).empty()) {
         // Without the conditions that couple stages: what the best of them is at least.
-        if (settle(with(*found), e)) return;
+        if (settle(with_lists(l, *found), e)) return;
         if (judge_.asks_of_priced(e.kept)) walk_front(e, l, cap, true);
         return push_coupled(e, l, found->nanoseconds);
       }
@@ -119,7 +117,7 @@ void Search::solve_with_lists(const Entry& e, Layout l) {
     case Aim::opaque:
       return walk_front(e, l, cap, false);
   }
-  if (found) settle(with(*found), e);
+  if (found) settle(with_lists(l, *found), e);
 }
 
 /// Settles the ways along the front of time and peak, from the fastest to the smallest; only as far
@@ -131,9 +129,7 @@ void Search::walk_front(const Entry& e, const Layout& l, std::int64_t cap, bool 
     inner_.set(l, below);
     const auto next = solve(inner_, problem_, one ? cutoff_of(e) : Inner::kNoLimit);
     if (!next) return;
-    Layout whole = l;
-    whole.stage_layers = next->stage_layers;
-    whole.recompute_layers = next->recompute_layers;
+    const Layout whole = with_lists(l, *next);
     if (settle(whole, e) && one) return;
     below = static_cast<std::int64_t>(pricer_.peak(whole).bytes) - 1;
   }
@@ -151,10 +147,7 @@ void Search::push_coupled(const Entry& e, const Layout& l, std::int64_t ns) {
   later.kind = Entry::coupled;
   later.ns = std::max(e.ns, ns);
   space_.set_env(l);
-  Rational percent = judge_.unmet_percent(space_.env());
-  for (std::size_t k = 0; k < judge_.inner_preferences(); ++k)
-    if ((e.kept >> k & 1) == 0) percent += judge_.weight(k);
-  later.score = std::max(e.score, score_bound(l, space_.env(), later.ns, percent));
+  later.score = std::max(e.score, score_bound(l, space_.env(), later.ns, unmet_percent(later)));
   push(later);
 }
 
@@ -163,15 +156,9 @@ void Search::solve_coupled_stages(const Entry& e, const Layout& l) {
   for (const Condition* c : coupling_of(e)) conditions.require.push_back(c->expr);
   if (!l.stage_layers.empty()) conditions.stage_layers.push_back(l.stage_layers);
   if (!l.recompute_layers.empty()) conditions.recompute_layers.push_back(l.recompute_layers);
-  const auto whole = [&](const InnerSolution& s) {
-    Layout out = l;
-    out.stage_layers = s.stage_layers;
-    out.recompute_layers = s.recompute_layers;
-    return out;
-  };
   if (judge_.asks_of_priced(e.kept))
     conditions.accept = [&](const InnerSolution& s) {
-      const Priced p = priced(whole(s));
+      const Priced p = priced(with_lists(l, s));
       return judge_.meets(p, space_.env()) && judge_.keeps(p, space_.env(), e.kept);
     };
   CoupledBudget budget;
@@ -186,7 +173,7 @@ void Search::solve_coupled_stages(const Entry& e, const Layout& l) {
   result_.solver_queries += result.checks;
   solver_units_ -= result.units;
   if (conditions.accept && result.status == CoupledResult::unknown) turned_away_ -= kTurnedAway;
-  if (result.best) settle(whole(*result.best), e);
+  if (result.best) settle(with_lists(l, *result.best), e);
   if (result.status != CoupledResult::unknown) return;
   // What the solver could not decide bounds the answer from below, and nothing more.
   Entry open = e;
@@ -198,10 +185,7 @@ Priced Search::priced(const Layout& l) {
   Priced p;
   p.layout = l;
   p.time = clock_.step(l);
-  const Pricer::Peak peak = pricer_.peak(l);
-  p.peak_bytes = peak.bytes;
-  p.hbm_bytes = peak.bytes + peak.headroom_bytes;
-  p.peak_stage = peak.stage;
+  p.set_peak(pricer_.peak(l));
   space_.set_env(l);
   judge_.set_derived(p, space_.env());
   return p;
@@ -259,20 +243,14 @@ void Search::make_roomy(Priced& p) {
       fails = middle;
       continue;
     }
-    p.layout.stage_layers = found->stage_layers;
-    p.layout.recompute_layers = found->recompute_layers;
-    const Pricer::Peak peak = pricer_.peak(p.layout);
-    p.peak_bytes = peak.bytes;
-    p.hbm_bytes = peak.bytes + peak.headroom_bytes;
-    p.peak_stage = peak.stage;
-    fits = static_cast<std::int64_t>(peak.bytes);
+    p.layout = with_lists(outer, *found);
+    p.set_peak(pricer_.peak(p.layout));
+    fits = static_cast<std::int64_t>(p.peak_bytes);
   }
   // Of those with that peak, the first.
   inner_.set(outer, fits);
-  if (const auto first = solve(inner_, problem_, p.time.nanoseconds)) {
-    p.layout.stage_layers = first->stage_layers;
-    p.layout.recompute_layers = first->recompute_layers;
-  }
+  if (const auto first = solve(inner_, problem_, p.time.nanoseconds))
+    p.layout = with_lists(outer, *first);
   space_.set_env(p.layout);
   judge_.set_derived(p, space_.env());
   judge_.score(p, space_.env());

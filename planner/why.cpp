@@ -27,9 +27,7 @@ Priced priced(const Problem& problem, Pricer& pricer, const Layout& l) {
   p.layout = l;
   p.time = Clock(problem).step(l);
   const Pricer::Peak peak = pricer.peak(l);
-  p.peak_bytes = peak.bytes;
-  p.hbm_bytes = peak.bytes + peak.headroom_bytes;
-  p.peak_stage = peak.stage;
+  p.set_peak(peak);
   return p;
 }
 
@@ -51,9 +49,7 @@ std::vector<Rival> beyond_memory(const Problem& problem, Pricer& pricer, const R
     if (p.time.nanoseconds >= own.priced.time.nanoseconds) continue;
     const Pricer::Peak peak = pricer.peak(p.layout);
     if (peak.fits) continue;
-    p.peak_bytes = peak.bytes;
-    p.hbm_bytes = peak.bytes + peak.headroom_bytes;
-    p.peak_stage = peak.stage;
+    p.set_peak(peak);
     out.push_back(rival(problem, pricer, std::move(p)));
   }
   return out;
