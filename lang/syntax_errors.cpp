@@ -30,6 +30,7 @@ bool is_open_ended(Kind kind) {
 }
 
 bool begins_entry(const Token* token) {
+  if (token->kind == Kind::end) return false;  // nothing stands behind it to be looked at
   const bool given = token[1].kind == Kind::assign || token[1].kind == Kind::kw_in;
   if (token->kind == Kind::word) {
     if (given) return true;
