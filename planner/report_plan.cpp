@@ -89,6 +89,22 @@ void add_preferences(Table& facts, const PlanResult& r) {
     for (const Condition* c : r.best->unmet) facts.add({"prefers", c->name + ": not met"});
 }
 
+/// The value that was asked for, in its unit; "" where that is the time, which is always told.
+std::string asked_for(const PlanResult& r) {
+  const Rational& value = r.best->value;
+  const std::string& what = r.objective;
+  const double number = value.to_double();
+  if (what == "step_time" || what == "tokens_per_second") return "";
+  if (what == "gpus") return fmt::format("{} GPUs, ", whole(number));
+  if (what == "seq") return fmt::format("{} tokens a sequence, ", whole(number));
+  if (what == "batch") return fmt::format("{} sequences a step, ", whole(number));
+  if (what == "peak") return fmt::format("{} at the peak, ", human_bytes(r.best->peak_bytes));
+  if (what == "days") return fmt::format("{} days, ", days_text(number));
+  if (what == "cost") return fmt::format("{} USD, ", whole(number));
+  if (value.is_integer()) return fmt::format("{} = {}, ", what, whole(number));
+  return fmt::format("{} = {:.4g}, ", what, number);
+}
+
 std::string best_text(const Problem& problem, const PlanResult& r, const Heading& heading,
                       const Style& style) {
   const Priced& best = *r.best;
@@ -98,7 +114,7 @@ std::string best_text(const Problem& problem, const PlanResult& r, const Heading
   std::string out;
   const std::string answer =
       serve ? fmt::format("{} sequences of {} tokens", grouped(l.sequences), grouped(l.seq))
-            : fmt::format("{} a step, {} tokens/s", duration(seconds(best)),
+            : fmt::format("{}{} a step, {} tokens/s", asked_for(r), duration(seconds(best)),
                           whole(best.time.tokens_per_second));
   out += paint(
       style, Paint::bold,
