@@ -101,6 +101,8 @@ std::string asked_for(const PlanResult& r) {
   if (what == "peak") return fmt::format("{} at the peak, ", human_bytes(r.best->peak_bytes));
   if (what == "days") return fmt::format("{} days, ", days_text(number));
   if (what == "cost") return fmt::format("{} USD, ", whole(number));
+  if (what == "mfu" || what == "bubble" || what == "headroom")
+    return fmt::format("{} {:.1f} %, ", what, number * 100);
   if (value.is_integer()) return fmt::format("{} = {}, ", what, whole(number));
   return fmt::format("{} = {:.4g}, ", what, number);
 }
