@@ -7,6 +7,7 @@
 #include "cli/problem.hpp"
 #include "lang/module.hpp"
 #include "planner/report_bill.hpp"
+#include "runtime/cuda/gpus.hpp"
 #include "runtime/host/host_verify.hpp"
 #include "runtime/report_verify.hpp"
 
@@ -28,7 +29,9 @@ std::variant<runtime::Verification, Outcome> run_on_device(const Options& option
       return user_error(*why, "'--device dry' counts, and runs any layout");
     return std::get<runtime::Verification>(std::move(ran));
   }
-  return user_error(fmt::format("this build cannot run on the device '{}'", options.device),
+  if (const std::string why = runtime::cuda::why_no_gpu(); !why.empty())
+    return user_error(why, "'--device dry' counts, and runs anywhere");
+  return user_error("the device 'cuda' does not run steps yet",
                     "'--device dry' counts, and runs anywhere");
 }
 

@@ -30,7 +30,7 @@ std::string version_text() {
       "CUDA     {}\n",
       PLIMSOLL_VERSION, compiler(), PLIMSOLL_BUILD_TYPE, FMT_VERSION / 10000,
       FMT_VERSION / 100 % 100, FMT_VERSION % 100, z3.empty() ? "not found" : z3,
-      cuda == "none" ? "not found" : cuda);
+      cuda == "none" ? "none: built without a CUDA toolkit" : cuda);
 }
 
 }  // namespace plimsoll::cli

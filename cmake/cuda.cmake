@@ -1,0 +1,72 @@
+# The device `cuda`: where a toolkit is found, runtime/cuda/*.cu are built into the runtime; elsewhere
+# runtime/cuda/without_toolkit.cpp answers in their place and says so. Driver, cuBLASLt and NCCL are
+# not linked: the program starts on a machine without them and says what it misses when asked for.
+set(PLIMSOLL_CUDA_VERSION "none")
+if(NOT PLIMSOLL_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    find_program(PLIMSOLL_NVCC nvcc HINTS /usr/local/cuda/bin)
+    if(PLIMSOLL_NVCC)
+      set(CMAKE_CUDA_COMPILER "${PLIMSOLL_NVCC}")
+    endif()
+  endif()
+  # What is asked for here is told to nvcc below, architecture by architecture.
+  set(CMAKE_CUDA_ARCHITECTURES OFF)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
+      set(PLIMSOLL_CUDA_VERSION "${CMAKE_CUDA_COMPILER_VERSION}")
+    endif()
+  endif()
+  if(PLIMSOLL_CUDA STREQUAL "ON" AND PLIMSOLL_CUDA_VERSION STREQUAL "none")
+    message(FATAL_ERROR "PLIMSOLL_CUDA=ON, but no CUDA toolkit of version 12 or later was found")
+  endif()
+endif()
+
+set(PLIMSOLL_CUDA_BUILT "none")
+if(NOT PLIMSOLL_CUDA_VERSION STREQUAL "none")
+  set(PLIMSOLL_CUDA_KINDS 80 90)
+  if(PLIMSOLL_CUDA_VERSION VERSION_GREATER_EQUAL 12.8)
+    list(APPEND PLIMSOLL_CUDA_KINDS 100)
+  endif()
+  set(PLIMSOLL_CUDA_BUILT "${PLIMSOLL_CUDA_VERSION}, for")
+  foreach(KIND ${PLIMSOLL_CUDA_KINDS})
+    string(APPEND PLIMSOLL_CUDA_BUILT " sm_${KIND}")
+  endforeach()
+  if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+  endif()
+  # CMake 3.25 does not know yet that nvcc 13 has the flag.
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+endif()
+
+# Adds the device to LIBRARY, or what stands in its place.
+function(plimsoll_cuda LIBRARY)
+  if(PLIMSOLL_CUDA_VERSION STREQUAL "none")
+    return()
+  endif()
+  file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/cuda/*.cu)
+  target_sources(${LIBRARY} PRIVATE ${SOURCES})
+  target_compile_definitions(${LIBRARY} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:PLIMSOLL_CUDA_TOOLKIT="${PLIMSOLL_CUDA_VERSION}">)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/runtime/cuda/without_toolkit.cpp PROPERTIES
+    COMPILE_DEFINITIONS PLIMSOLL_HAS_CUDA)
+  set(CODE "")
+  foreach(KIND ${PLIMSOLL_CUDA_KINDS})
+    list(APPEND CODE "-gencode=arch=compute_${KIND},code=sm_${KIND}")
+  endforeach()
+  # Later GPUs than those named compile the last one's PTX when the program starts.
+  list(GET PLIMSOLL_CUDA_KINDS -1 LAST)
+  list(APPEND CODE "-gencode=arch=compute_${LAST},code=compute_${LAST}")
+  target_compile_options(${LIBRARY} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:${CODE};--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-Wshadow>"
+    "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${PLIMSOLL_WERROR}>>:-Werror=all-warnings;-Xcompiler=-Werror>")
+  target_link_libraries(${LIBRARY} PRIVATE ${CMAKE_DL_LIBS} rt)
+endfunction()

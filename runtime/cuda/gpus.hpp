@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <string>
+
+/// What this build and this machine have for the device `cuda`. Without a toolkit the answers are
+/// those of without_toolkit.cpp.
+namespace plimsoll::runtime::cuda {
+
+/// Why no GPU can be used, in words that name what is missing (the toolkit in the build, the driver
+/// or a GPU on the machine); "" where one can.
+std::string why_no_gpu();
+
+}  // namespace plimsoll::runtime::cuda

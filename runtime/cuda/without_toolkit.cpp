@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+// The device `cuda` in a build that found no toolkit.
+
+#ifndef PLIMSOLL_HAS_CUDA
+
+#include "runtime/cuda/gpus.hpp"
+
+namespace plimsoll::runtime::cuda {
+
+std::string why_no_gpu() {
+  return "this build has no device 'cuda': no CUDA toolkit of version 12 or later was found when it "
+         "was configured";
+}
+
+}  // namespace plimsoll::runtime::cuda
+
+#endif
