@@ -122,6 +122,7 @@ class Parser {
     format->add_flag("--write", options_.write, "Change the files in place instead");
     format->add_flag("--check", options_.check,
                      "Change nothing; exit 1 if a file is not in canonical form");
+    without_files("lsp", "A language server for editors, on standard input and output");
   }
 
   std::variant<Options, Outcome> parse(int argc, const char* const* argv) {
@@ -150,6 +151,12 @@ class Parser {
     names_.push_back(name);
     CLI::App* made = app_.add_subcommand(name, description);
     made->add_option("FILE", options_.files, "A .plan file, or - for standard input");
+    return made;
+  }
+  CLI::App* without_files(const std::string& name, const std::string& description) {
+    names_.push_back(name);
+    fileless_.push_back(name);
+    CLI::App* made = app_.add_subcommand(name, description);
     return made;
   }
   void job(CLI::App* to) {
@@ -222,6 +229,7 @@ class Parser {
   }
 
   std::variant<Options, Outcome> with_files() const {
+    if (contains(fileless_, options_.command)) return options_;
     if (options_.files.empty())
       return user_error(fmt::format("{} needs a file", options_.command),
                         "name a .plan file, or - for standard input");
@@ -273,7 +281,7 @@ class Parser {
   CLI::App app_{"What a training or serving job puts in each GPU's memory, and which layout fits.",
                 "plimsoll"};
   Options options_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_, fileless_;
 };
 
 }  // namespace

@@ -73,5 +73,6 @@ Outcome plan(const Options&, const Terminal&);
 Outcome explain(const Options&, const Terminal&);
 Outcome timeline(const Options&, const Terminal&);
 Outcome verify(const Options&, const Terminal&);
+Outcome language_server(const Options&, const Terminal&);
 
 }  // namespace plimsoll::cli

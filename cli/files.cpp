@@ -84,6 +84,32 @@ std::variant<Input, Outcome> read_input(const std::string& path) {
   return input;
 }
 
+std::string write_file(const std::string& path, const std::string& text) {
+  struct stat before {};
+  if (::stat(path.c_str(), &before) == 0) {
+    if (S_ISDIR(before.st_mode)) return std::strerror(EISDIR);
+    if (S_ISREG(before.st_mode)) return replace_file(path, text);
+    // A pipe or a device takes what it is given; nothing can stand in its place.
+    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file) return std::strerror(errno);
+    const int error = write_all(file.get(), text);
+    return error == 0 ? "" : std::strerror(error);
+  }
+  if (errno != ENOENT) return std::strerror(errno);
+  std::string temporary = path + ".XXXXXX";
+  const Descriptor file(::mkstemp(temporary.data()));
+  if (!file) return std::strerror(errno);
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  int error = write_all(file.get(), text);
+  if (error == 0 && ::fchmod(file.get(), 0666 & ~mask) != 0) error = errno;
+  if (error == 0 && ::fsync(file.get()) != 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return "";
+  ::unlink(temporary.c_str());
+  return std::strerror(error);
+}
+
 std::string replace_file(const std::string& path, const std::string& text) {
   const std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path.c_str(), nullptr),
                                                              &std::free);

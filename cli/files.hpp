@@ -24,4 +24,8 @@ std::variant<Input, Outcome> read_input(const std::string& path);
 /// failed.
 std::string replace_file(const std::string& path, const std::string& text);
 
+/// Writes a file in one step, new or in place of an old one: a reader sees all of it or what was
+/// there before. Follows a symbolic link. Returns "" or why it failed.
+std::string write_file(const std::string& path, const std::string& text);
+
 }  // namespace plimsoll::cli

@@ -33,4 +33,6 @@ std::string version_text() {
       cuda == "none" ? "none: built without a CUDA toolkit" : cuda);
 }
 
+std::string version_number() { return PLIMSOLL_VERSION; }
+
 }  // namespace plimsoll::cli

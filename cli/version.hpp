@@ -9,5 +9,7 @@ namespace plimsoll::cli {
 /// The program's version, and the compiler and libraries it was built with: what a bug report
 /// needs.
 std::string version_text();
+/// "0.1.0"
+std::string version_number();
 
 }  // namespace plimsoll::cli

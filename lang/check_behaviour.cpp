@@ -593,4 +593,11 @@ const Behaviour* resolve_behaviour(Module::Impl& module, Kind kind,
   return module.behaviours[&declaration].get();
 }
 
+std::span<const Field> behaviour_fields() { return kFrameworkFields; }
+std::span<const Field> behaviour_entry_fields(ast::EntryKind kind) {
+  if (kind == ast::EntryKind::state) return kStateFields;
+  if (kind == ast::EntryKind::item) return kItemFields;
+  return {};
+}
+
 }  // namespace plimsoll

@@ -358,4 +358,15 @@ const DType* resolve_dtype(Module::Impl& module, const ast::Declaration& declara
   });
 }
 
+std::span<const Field> hardware_fields(Kind kind) {
+  if (kind == Kind::gpu) return kGpuFields;
+  if (kind == Kind::cluster) return kClusterFields;
+  if (kind == Kind::dtype) return kDTypeFields;
+  return {};
+}
+std::span<const Field> hardware_entry_fields(ast::EntryKind kind) {
+  if (kind == ast::EntryKind::pool) return kPoolFields;
+  return {};
+}
+
 }  // namespace plimsoll

@@ -759,4 +759,14 @@ bool check_job(const Module& module, Kind kind, const ast::Declaration& declarat
   return merged != nullptr && JobReader(module, kind, *merged, diags).read();
 }
 
+std::span<const Field> job_fields(bool serve) {
+  if (serve) return kServeFields;
+  return kTrainFields;
+}
+std::span<const Field> job_entry_fields(ast::EntryKind kind) {
+  if (kind == ast::EntryKind::beside) return kBesideFields;
+  if (kind == ast::EntryKind::observed) return kObservedFields;
+  return {};
+}
+
 }  // namespace plimsoll

@@ -364,4 +364,16 @@ void check_body(Module::Impl&, std::string_view body, const ast::Name& name,
   }
 }
 
+std::span<const Field> fields_of(Kind kind) {
+  if (kind == Kind::train || kind == Kind::serve) return job_fields(kind == Kind::serve);
+  if (kind == Kind::framework) return behaviour_fields();
+  return hardware_fields(kind);
+}
+
+std::span<const Field> fields_of(ast::EntryKind kind) {
+  for (const auto table : {hardware_entry_fields, behaviour_entry_fields, job_entry_fields})
+    if (const auto fields = table(kind); !fields.empty()) return fields;
+  return {};
+}
+
 }  // namespace plimsoll

@@ -112,6 +112,17 @@ void check_body(Module::Impl&, std::string_view body, const ast::Name& name,
                 std::initializer_list<ast::EntryKind> allowed, std::span<const Field> fields,
                 const std::vector<std::string>& accepts, Diagnostics&);
 
+/// The tables, for editors: the fields of a declaration's body, and of the bodies inside one
+/// (`pool`, `beside`, `observed`, `state`, `item`); empty where a body has no table.
+std::span<const Field> fields_of(Kind);
+std::span<const Field> fields_of(ast::EntryKind);
+std::span<const Field> hardware_fields(Kind);   ///< gpu, cluster, dtype
+std::span<const Field> behaviour_fields();      ///< framework
+std::span<const Field> job_fields(bool serve);  ///< train, serve
+std::span<const Field> hardware_entry_fields(ast::EntryKind);
+std::span<const Field> behaviour_entry_fields(ast::EntryKind);
+std::span<const Field> job_entry_fields(ast::EntryKind);
+
 /// The dimension of a gpu's or cluster's numeric field; nullopt: it has none of that name.
 std::optional<Dimension> hardware_dimension(std::string_view name);
 /// Its fields, for "did you mean".

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "lang/fields.hpp"
+#include "lang/load.hpp"
 #include "lang/models.hpp"
 #include "lang/parse.hpp"
 #include "lang/prelude.hpp"
@@ -25,6 +26,8 @@ constexpr BuiltinDType kDTypes[] = {
     {"fp64", 64},  {"fp32", 32},  {"fp16", 16}, {"bf16", 16}, {"fp8", 8},  {"int64", 64},
     {"int32", 32}, {"int16", 16}, {"int8", 8},  {"int4", 4},  {"bool", 8},
 };
+
+}  // namespace
 
 /// A named pipe may never have a writer and a device may never end: only regular files are opened,
 /// and of these no more is read than one byte past the limit (a file may grow, or lie of its size).
@@ -61,6 +64,8 @@ std::optional<std::string> read_from_disk(const std::string& path, std::string& 
   }
   return text;
 }
+
+namespace {
 
 /// Declarations with a syntax error in them are not checked further. False where an error lies
 /// outside all declarations: names may be missing then, so that none can be called unknown.

@@ -124,6 +124,9 @@ const Cluster* resolve_cluster(Module::Impl&, const ast::Declaration&, Diagnosti
 const DType* resolve_dtype(Module::Impl&, const ast::Declaration&, Diagnostics&);
 const Behaviour* resolve_behaviour(Module::Impl&, Kind, const ast::Declaration&, Diagnostics&);
 
+/// What `check` says of one declaration; "" after errors.
+std::string summary_of(const Module&, Kind, const ast::Declaration&, Diagnostics&);
+
 /// Passes on what was said, with a help line for each error. One inside the prelude that the user's
 /// text led to is placed there instead, with the prelude's place as a label.
 void hand_over(const Module::Impl&, const Diagnostics& from, Diagnostics& to);

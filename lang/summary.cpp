@@ -144,6 +144,8 @@ const T* named(const std::vector<T>& all, const ast::Declaration& declaration) {
   return at != all.end() ? &*at : nullptr;
 }
 
+}  // namespace
+
 std::string summary_of(const Module& module, Kind kind, const ast::Declaration& declaration,
                        Diagnostics& diags) {
   Module::Impl& impl = module.impl();
@@ -181,6 +183,8 @@ std::string summary_of(const Module& module, Kind kind, const ast::Declaration& 
   }
   return "";
 }
+
+namespace {
 
 /// The start of the file that the command was given.
 Span start(const Module& module) {
