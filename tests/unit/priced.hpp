@@ -97,9 +97,7 @@ inline std::int64_t total(const std::map<std::string, std::int64_t>& bytes) {
 }
 
 /// Path of a file of tests/data.
-inline std::string data(const std::string& name) {
-  return std::string(PLIMSOLL_SOURCE_DIR) + "/tests/data/" + name;
-}
+std::string data(const std::string& name);
 
 inline std::string read(const std::string& path) {
   std::ifstream in(path);
