@@ -25,6 +25,7 @@ constexpr std::string_view kShortPage =
   plimsoll verify FILE     the ranks' steps run, and what was seen beside the bill
   plimsoll check FILE      look for mistakes; say what the file declares
   plimsoll fmt FILE        the file in canonical form
+  plimsoll import FILE     a .plan file from a run's launch flags
 
 FILE is a .plan file, or - for standard input. A first one to try:
 
@@ -118,6 +119,18 @@ class Parser {
                  "Steps that a device that computes makes of the same text (2)");
     bytes(verify, "--limit", options_.limit, "Memory that the run may take, such as 2GiB");
     json(verify);
+    auto* importing =
+        command("import", "A .plan file from what a run is launched with, on standard output");
+    importing
+        ->add_option("--from", options_.from, "The kind of file (megatron); else it is recognised")
+        ->type_name("KIND");
+    importing->add_option("--gpu", options_.gpu, "The GPU, where the file does not tell: h100_sxm")
+        ->type_name("GPU");
+    whole_number(importing, "--gpus", 1, options_.gpus, "How many GPUs the run has");
+    importing
+        ->add_option("--set", options_.set, "A further field of the job: --set te_version=2.11")
+        ->type_name("FIELD=VALUE")
+        ->allow_extra_args(false);
     auto* format = command("fmt", "The file in canonical form, on standard output");
     format->add_flag("--write", options_.write, "Change the files in place instead");
     format->add_flag("--check", options_.check,

@@ -41,6 +41,9 @@ struct Options {
   runtime::RankChoice ranks;           ///< verify
   std::optional<std::int64_t> steps;   ///< verify on a device that computes; 2 as if unsaid
   std::optional<std::int64_t> limit;   ///< verify: bytes that the device may take
+  std::string from, gpu;               ///< import: the kind of file; the GPU
+  std::optional<std::int64_t> gpus;    ///< import
+  std::vector<std::string> set;        ///< import: FIELD=VALUE
   bool json = false;
   bool write = false;  ///< fmt: in place
   bool check = false;  ///< fmt: only say whether it would change
@@ -68,6 +71,7 @@ Outcome user_error(const std::string& message, const std::string& help);
 // One file a command.
 Outcome check(const Options&, const Terminal&);
 Outcome format(const Options&, const Terminal&);
+Outcome import(const Options&, const Terminal&);
 Outcome bill(const Options&, const Terminal&);
 Outcome plan(const Options&, const Terminal&);
 Outcome explain(const Options&, const Terminal&);

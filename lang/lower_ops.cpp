@@ -37,6 +37,20 @@ std::string Lowering::activation_dtype() const {
   return "bf16";
 }
 
+/// Elements of the weight that an op's first one is stored in: its own, or those of all that are
+/// fused with it (they read one value).
+Expr Lowering::stored_weight(OpId id) {
+  const Op& op = program_.ops[id];
+  if (fuse_group_[id] < 0) return shapes_->weight_elements(op.weights.front());
+  Expr sum = constant(0);
+  for (OpId o = 0; o < program_.ops.size(); ++o) {
+    const Op& other = program_.ops[o];
+    if (fuse_group_[o] == fuse_group_[id] && storage_[other.inputs[0]] == storage_[op.inputs[0]])
+      sum = pool_.add(sum, shapes_->weight_elements(other.weights.front()));
+  }
+  return sum;
+}
+
 void Lowering::lower_op(OpId id) {
   const Op& op = program_.ops[id];
   LoweredOp& low = lowered_[id];
@@ -55,8 +69,7 @@ void Lowering::lower_op(OpId id) {
   for (const ops::NamedValue& v : rule.values) place.set(v.name, number(v.elements));
   place.set("name", scope_.word("name", op.name));
   place.set("expert", boolean(constant(op.experts != kNone ? 1 : 0)));
-  if (!op.weights.empty())
-    place.set("weight", number(shapes_->weight_elements(op.weights.front())));
+  if (!op.weights.empty()) place.set("weight", number(stored_weight(id)));
   if (op.kind == OpKind::experts) {
     place.set("count", number(constant(op.count)));
     place.set("top_k", number(constant(op.top_k)));

@@ -59,6 +59,7 @@ class Lowering {
     std::vector<const ast::Entry*> entries;
   };
   void lower_op(OpId);
+  Expr stored_weight(OpId);
   void save_values(LoweredOp&, const ops::Rule&, const std::vector<Saves>&, const eval::Scope&);
   bool save_declared(LoweredOp&, const ops::Rule&, const ast::Entry&, const eval::Scope&,
                      Expr condition);

@@ -95,9 +95,12 @@ StageBill bill_stage(const Problem& p, const Layout& l, CostModel& model, std::i
   };
   b.steady_bytes = with_segments(cost.between);
   b.update_bytes = with_segments(cost.update);
+  b.steady_allocated_bytes = footprint(p.inventory, cost.between, 0).allocated;
   b.first_step_bytes = with_segments(model.moments(cost, true).front().bytes);
-  for (const Moment& m : moments)
+  for (const Moment& m : moments) {
     b.moments.push_back({moment_name(p, cost, m), with_segments(m.bytes)});
+    b.moments_allocated.push_back(footprint(p.inventory, m.bytes, 0).allocated);
+  }
   for (const BillLine& line : b.lines)
     b.categories[static_cast<std::size_t>(line.category)] += line.bytes;
   return b;

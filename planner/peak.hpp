@@ -33,17 +33,19 @@ struct StageBill {
   std::vector<BillLine>
       lines;  ///< live at the peak; with rounding and fragmentation they add up to peak_bytes
   std::array<Int128, kCategoryCount> categories{};
-  Int128 live_bytes = 0;        ///< tensors, before any rounding
-  Int128 allocated_bytes = 0;   ///< what the framework's allocator reports
-  Int128 reserved_bytes = 0;    ///< its segments
-  Int128 peak_bytes = 0;        ///< all of it, with context and communicators
-  Int128 hbm_bytes = 0;         ///< of the stage's GPU, less what others occupy
-  std::string peak_moment;      ///< "backward of layer 19, linear down"
-  Int128 first_step_bytes = 0;  ///< peak of the first step (optimizer states not yet made)
-  Int128 steady_bytes = 0;      ///< between steps
-  Int128 update_bytes = 0;      ///< during the optimizer step
+  Int128 live_bytes = 0;              ///< tensors, before any rounding
+  Int128 allocated_bytes = 0;         ///< what the framework's allocator reports
+  Int128 reserved_bytes = 0;          ///< its segments
+  Int128 peak_bytes = 0;              ///< all of it, with context and communicators
+  Int128 hbm_bytes = 0;               ///< of the stage's GPU, less what others occupy
+  std::string peak_moment;            ///< "backward of layer 19, linear down"
+  Int128 first_step_bytes = 0;        ///< peak of the first step (optimizer states not yet made)
+  Int128 steady_bytes = 0;            ///< between steps
+  Int128 steady_allocated_bytes = 0;  ///< between steps, as the framework's allocator reports it
+  Int128 update_bytes = 0;            ///< during the optimizer step
   std::vector<std::pair<std::string, Int128>>
-      moments;  ///< each candidate moment's peak, largest first
+      moments;                            ///< each candidate moment's peak, largest first
+  std::vector<Int128> moments_allocated;  ///< of each, what the allocator reports
 };
 
 struct Bill {

@@ -60,6 +60,14 @@ Json stage_object(const StageBill& stage, bool serve) {
   out["first_step_bytes"] = integer(stage.first_step_bytes);
   out["steady_bytes"] = integer(stage.steady_bytes);
   out["update_bytes"] = integer(stage.update_bytes);
+  out["steady_allocated_bytes"] = integer(stage.steady_allocated_bytes);
+  out["moments"] = Json::array();
+  for (std::size_t i = 0; i < stage.moments_allocated.size(); ++i) {
+    Json moment;
+    moment["moment"] = stage.moments[i].first;
+    moment["allocated_bytes"] = integer(stage.moments_allocated[i]);
+    out["moments"].push_back(std::move(moment));
+  }
   return out;
 }
 

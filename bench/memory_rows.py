@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Plimsoll Authors
+"""Rows of published memory measurements (the columns of cases/memory.csv) as .plan files.
+
+A row with Megatron-LM's launch flags is imported from them; another is turned into such flags, or into a .plan, from its
+columns. What a row does not say is assumed by rules that look at no measured figure, and every assumption is named.
+"""
+import csv
+import dataclasses
+import re
+import subprocess
+
+GIB = 2 ** 30
+
+
+class Skip(Exception):
+    """Why a row is not used."""
+
+
+@dataclasses.dataclass
+class Figure:
+    """One measured figure, and the stage and counter of the bill that it is of."""
+    stage: object   # a number, "last", or "most": the fullest
+    counter: str    # "allocated", "reserved"
+    gib: float
+
+
+@dataclasses.dataclass
+class Case:
+    id: str
+    set: str          # "S1", "S2m", "torchao", "litgpt LoRA" …
+    recipe: str       # rows of one recipe count as one
+    framework: str
+    plan: str
+    figures: list
+    steady: float     # GiB between steps, or None
+    outcome: str
+    assumed: list
+    first_step: bool = False   # the run made one step only
+
+
+def read(path):
+    with open(path, newline="", encoding="utf-8") as f:
+        return list(csv.DictReader(f))
+
+
+def value(row, name, otherwise=None):
+    text = (row.get(name) or "").strip()
+    if not text:
+        return otherwise
+    return float(text) if re.search(r"[.e]", text) else int(text)
+
+
+def set_name(row):
+    """The set that a row counts in, from its `set` column, else from its framework."""
+    if row["set"]:
+        name = row["set"].split()[0].rstrip(":")
+        return name
+    stack = row["framework"]
+    if stack.startswith("torchtitan"):
+        return "torchao" if "ao-" in row["id"] else "torchtitan, other"
+    if stack.startswith("litgpt"):
+        if row["gpus"] != "1":
+            return "litgpt, several GPUs"
+        if "full" in row["precision"]:
+            return "litgpt full"
+        return "litgpt QLoRA" if re.search(r"qlora|nf4", row["precision"]) else "litgpt LoRA"
+    return stack.split(" (")[0]
+
+
+def import_flags(program, flags, gpu, gpus, environment="", fields=()):
+    """The .plan that `plimsoll import` makes of flags."""
+    text = "".join(f"export {pair}\n" for pair in re.findall(r"[A-Z][A-Z_0-9]*=\S+", environment)) + "pretrain_gpt.py " + flags
+    command = [program, "import", "--from", "megatron", "--gpu", gpu]
+    if gpus:
+        command += ["--gpus", str(gpus)]
+    for field in fields:
+        command += ["--set", field]
+    done = subprocess.run(command + ["-"], input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        why = next((line for line in done.stderr.splitlines() if "error:" in line or "changes memory" in line), done.stderr[:100])
+        raise Skip(why.replace("plimsoll: ", ""))
+    return done.stdout
+
+
+# --- Megatron-LM
+
+def golden(row, program):
+    """Megatron-LM's own test recipes: the last rank's figures."""
+    fields, assumed = [], []
+    if row["gpu"].startswith("A100"):
+        # The A100 figures come from an older image than the others (MEGATRON.md 0).
+        fields.append("te_version=1.13")
+        assumed.append("A100: the older stack")
+    flags = row["megatron_args"]
+    if row["vocab"] and "--vocab-size" not in flags:
+        flags += f" --vocab-size {row['vocab']}"
+    plan = import_flags(program, flags, row["gpu"], row["gpus"], row["environment"], fields)
+    exact = re.search(r"raw peak (\d+) B", row["notes"])
+    peak = int(exact[1]) / GIB if exact else value(row, "measured_GiB_allocated")
+    if peak is None:
+        raise Skip("no figure")
+    steady = value(row, "steady_allocated_bytes")
+    iterations = re.findall(r"\bit\d+=|last=", row["notes"])
+    only = bool(iterations) and len(set(iterations)) == 1 or "one iteration" in row["notes"]
+    return Case(row["id"], set_name(row), re.sub(r"-dgx_\w+$", "", row["id"]), "megatron", plan, [Figure("last", "allocated", peak)],
+                steady / GIB if steady else None, row["outcome"], assumed, only)
+
+
+def latent(text):
+    """Flags of MLA(q1536,kv512,nope128,rope64,v128)."""
+    found = re.search(r"MLA\(([^)]*)\)", text)
+    keys = dict(re.findall(r"(q|kv|nope|rope|v)(\d+)", found[1])) if found else {}
+    flags = ["--multi-latent-attention", "--qk-layernorm"]
+    for key, flag in (("q", "q-lora-rank"), ("kv", "kv-lora-rank"), ("nope", "qk-head-dim"), ("rope", "qk-pos-emb-head-dim"),
+                      ("v", "v-head-dim")):
+        if key in keys:
+            flags.append(f"--{flag} {keys[key]}")
+    return flags
+
+
+def llama_like(row):
+    """Flags of the shape that a row's columns tell, Llama's way."""
+    pick = lambda name: value(row, name)
+    flags = ["--bf16", "--swiglu", "--normalization RMSNorm", "--disable-bias-linear", "--position-embedding-type rope",
+             "--untie-embeddings-and-output-weights", "--hidden-dropout 0", "--attention-dropout 0",
+             "--no-create-attention-mask-in-dataloader", "--transformer-impl transformer_engine"]
+    for name, flag in (("layers", "num-layers"), ("hidden", "hidden-size"), ("heads", "num-attention-heads"), ("seq", "seq-length"),
+                       ("ffn", "ffn-hidden-size"), ("vocab", "vocab-size"), ("mbs", "micro-batch-size"), ("gbs", "global-batch-size")):
+        if pick(name) is None:
+            raise Skip(f"no {name}")
+        flags.append(f"--{flag} {pick(name)}")
+    if pick("kv_heads") != pick("heads"):
+        flags.append(f"--group-query-attention --num-query-groups {pick('kv_heads')}")
+    for name, flag in (("tp", "tensor-model-parallel-size"), ("pp", "pipeline-model-parallel-size"), ("cp", "context-parallel-size"),
+                       ("ep", "expert-model-parallel-size")):
+        if (pick(name) or 1) > 1:
+            flags.append(f"--{flag} {pick(name)}")
+    if (pick("vpp") or 1) > 1:
+        flags.append(f"--num-virtual-stages-per-pipeline-rank {pick('vpp')}")
+    if row["sequence_parallel"].startswith("yes"):
+        flags.append("--sequence-parallel")
+    if "zero1" in row["sharding"]:
+        flags.append("--use-distributed-optimizer")
+    moe = row["moe"]
+    if moe:
+        find = lambda pattern: (lambda m: m and int(m[1]))(re.search(pattern, moe))
+        experts, width = find(r"\bE(\d+)"), find(r"moe_ffn(\d+)")
+        flags += [f"--num-experts {experts}", f"--moe-router-topk {find(r'top(\d+)')}", f"--moe-ffn-hidden-size {width}",
+                  "--moe-grouped-gemm", "--moe-token-dispatcher-type alltoall", "--expert-tensor-parallel-size 1"]
+        shared = find(r"shared_ffn(\d+)") or (find(r"shared(\d+)\b") or 0) * width
+        if shared:
+            flags.append(f"--moe-shared-expert-intermediate-size {shared}")
+        dense = find(r"first_dense(\d+)")
+        if dense:
+            flags.append(f"--moe-layer-freq ([0]*{dense}+[1]*{pick('layers') - dense})")
+        if capacity := find(r"capacity(\d+)"):
+            flags.append(f"--moe-expert-capacity-factor {capacity} --moe-pad-expert-input-to-capacity")
+        if "MLA" in moe:
+            flags += latent(moe)
+            if "Moonlight" in row["model"]:
+                flags += ["--kv-lora-rank 512", "--qk-head-dim 128", "--qk-pos-emb-head-dim 64", "--v-head-dim 128"]
+    return flags
+
+
+def simumax(row, program):
+    """All eight ranks of Megatron-LM on B200 (S1)."""
+    flags = llama_like(row) + ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl te", "--cp-comm-type a2a"]
+    plan = import_flags(program, " ".join(flags), "B200", row["gpus"])
+    ranks = re.findall(r"r(\d+):([\d.]+)/([\d.]+)", row["notes"])
+    stages = value(row, "pp") or 1
+    figures = []
+    for rank, allocated, reserved in ranks:
+        stage = int(rank) * stages // len(ranks)
+        figures += [Figure(stage, "allocated", float(allocated)), Figure(stage, "reserved", float(reserved))]
+    shared = re.search(r"memory_source_case=(\w+)", row["notes"])
+    return Case(row["id"], "S1", shared[1] if shared else row["id"], "megatron", plan, figures, None, row["outcome"], [])
+
+
+def bridge(row, program):
+    """Megatron-Bridge (S4): which rank is not said; the fullest is taken."""
+    assumed = ["the fullest rank"]
+    flags = llama_like(row)
+    if "fp8" in row["precision"]:
+        flags += ["--fp8-format hybrid", "--fp8-recipe tensorwise"]
+    if m := re.search(r"modules=([\w,]+)", row["recompute"]):
+        flags.append("--recompute-granularity selective --recompute-modules " + m[1].replace(",", " "))
+    plan = import_flags(program, " ".join(flags), row["gpu"], row["gpus"])
+    return Case(row["id"], "S4", row["id"], "megatron", plan, [Figure("most", "allocated", value(row, "measured_GiB_allocated"))], None,
+                row["outcome"], assumed)
+
+
+def vocabulary(row, program):
+    """A fork of Megatron-LM that spreads large vocabularies (S5). Its baseline is Megatron-LM's own; its other methods are not."""
+    if "method=baseline" not in row["notes"] and "method=redis" not in row["notes"]:
+        raise Skip("a way of spreading the vocabulary that no framework here has")
+    layers, stages = value(row, "layers"), value(row, "pp")
+    flags = ["--fp16", "--hidden-dropout 0", "--attention-dropout 0", "--untie-embeddings-and-output-weights", "--use-distributed-optimizer",
+             "--attention-backend flash", "--no-create-attention-mask-in-dataloader"]
+    for name, flag in (("layers", "num-layers"), ("hidden", "hidden-size"), ("heads", "num-attention-heads"), ("seq", "seq-length"),
+                       ("ffn", "ffn-hidden-size"), ("vocab", "vocab-size"), ("mbs", "micro-batch-size"), ("gbs", "global-batch-size"),
+                       ("pp", "pipeline-model-parallel-size"), ("seq", "max-position-embeddings")):
+        flags.append(f"--{flag} {row[name]}")
+    if m := re.search(r"last stage keeps (\d+) layers", row["notes"]):
+        last = int(m[1])
+        if last != layers // stages and "method=redis" in row["notes"]:
+            raise Skip("how the other stages share the layers is not told")
+    plan = import_flags(program, " ".join(flags), row["gpu"], row["gpus"], "", ["te_version=1.13"])
+    return Case(row["id"], "S5", row["id"], "megatron", plan, [Figure("most", "reserved", value(row, "measured_GiB_reserved"))], None,
+                row["outcome"], ["an older stack: Megatron-LM of 2024"])
+
+
+# --- PyTorch
+
+def shape(row):
+    """Fields of `decoder` from a row's columns."""
+    fields = []
+    for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab"):
+        if value(row, name) is None:
+            raise Skip(f"no {name}")
+        fields.append(f"{name} = {value(row, name)}")
+    if re.search(r"3\.2", row["model"]):
+        fields.append("tied = true")
+    if value(row, "heads") * 128 != value(row, "hidden") and "qwen3" in row["model"].lower():
+        fields.append("head_dim = 128  qk_norm = head")
+    return "model m = decoder { " + "  ".join(fields) + " }\n"
+
+
+def gpu_of(row):
+    text = row["gpu"].lower()
+    for part, name in (("gb200", "gb200"), ("b200", "b200"), ("h200", "h200"), ("h100", "h100_sxm"), ("a100-40", "a100_40gb"),
+                       ("a100", "a100_80gb"), ("mi300", "mi300x"), ("l40s", "l40s"), ("4090", "rtx4090"), ("5090", "rtx5090")):
+        if part in text:
+            return name
+    if "a10g" in text:
+        return "l40s { memory = 23606000000 B  sm = 86 }"
+    raise Skip("a GPU that the prelude has not")
+
+
+def cluster(row, gpus):
+    memory = "memory = 102049000000 B" if re.search(r"96GB|95\.04", row["gpu"]) else ""
+    gpu = gpu_of(row)
+    body = f"gpu one = {gpu}" + (f" {{ {memory} }}" if memory and "{" not in gpu else "") + "\n"
+    per = min(8, gpus)
+    return body + f"cluster c {{ gpu = one  nodes = {gpus // per}  gpus_per_node = {per} }}\n"
+
+
+def torchtitan(row, _):
+    if row["sharding"] and not row["sharding"].startswith("fsdp2"):
+        raise Skip("not FSDP2")
+    if value(row, "measured_GiB_reserved") is None or row["moe"]:
+        raise Skip("no dense model with reserved bytes")
+    assumed = []
+    words = f"{row['id']} {row['notes']} {row['precision']}".lower()
+    job = []
+    pick = lambda name: value(row, name) or 1
+    seq, mbs = value(row, "seq"), value(row, "mbs")
+    if seq is None:
+        raise Skip("no sequence length")
+    if mbs is None:
+        mbs = 1
+        assumed.append("one sequence a rank")
+    compiled = ("compile=yes" in words or "compile" in words) and "compile=no" not in words
+    if "eager" in row["precision"] or ("pr165" in row["id"] and "compile" not in row["id"]):
+        compiled = False
+    old = re.search(r"t[1-5]-", row["id"]) or "pr165" in row["id"]
+    if not compiled:
+        job.append("compile = false")
+    # Whether the loss is compiled: torchtitan's since 2025; before, a plain cross entropy of fp32 logits.
+    loss = "eager" if old or not compiled or re.search(r"2\.7\.0a|h100 table", words) else "compiled"
+    if pick("tp") > 1:
+        loss = "loss_parallel"
+    job.append(f"loss = {loss}")
+    if old:
+        job.append("segments = plain")
+    layout = {"tp": pick("tp"), "pp": pick("pp"), "cp": pick("cp"), "zero": 3, "mbs": mbs}
+    dp = value(row, "gpus") // (layout["tp"] * layout["pp"] * layout["cp"])
+    batch = value(row, "gbs") or mbs * dp
+    if layout["pp"] > 1:
+        mbs = 1
+        layout["mbs"] = 1
+        assumed.append("pipelined one sequence at a time")
+    recompute = row["recompute"].lower()
+    if recompute.startswith("full"):
+        layout["recompute"] = "full"
+    elif "every-2nd" in recompute:
+        layout["recompute"] = "full"
+        layout["recompute_layers"] = f"[{value(row, 'layers') // 2}]"
+    elif recompute.startswith("selective"):
+        layout["recompute"] = "selective"
+    if layout["tp"] > 1 and re.search(r"async ?tp", words):
+        job.append("tp_overlap = true")
+    plan = (cluster(row, value(row, "gpus")) + shape(row) +
+            f"train t {{ model = m  cluster = c  seq = {seq}  batch = {batch}  precision = bf16  framework = torchtitan\n  " +
+            "  ".join(job) + " }\nlayout run { " + "  ".join(f"{k} = {v}" for k, v in layout.items()) + " }\n")
+    return Case(row["id"], set_name(row), row["id"], "torchtitan", plan, [Figure("most", "reserved", value(row, "measured_GiB_reserved"))],
+                None, row["outcome"], assumed)
+
+
+def case_of(row, program):
+    name = set_name(row)
+    if name == "suspect":
+        raise Skip("published twice for different configurations")
+    if row["tier"] == "P":
+        raise Skip("computed, not measured")
+    if name == "S1":
+        return simumax(row, program)
+    if row["megatron_args"]:
+        return golden(row, program)
+    if name == "S4":
+        return bridge(row, program)
+    if name == "S5":
+        return vocabulary(row, program)
+    if name == "S3" or name.startswith("torch") and row["framework"].startswith("torchtitan"):
+        return torchtitan(row, program)
+    raise Skip("a stack that no framework here stands for" if row["measured_GiB_allocated"] or row["measured_GiB_reserved"] else "no figure")
+
+
+def cases(path, program):
+    """(cases, [(id, set, reason)]) of a file."""
+    used, skipped = [], []
+    for row in read(path):
+        try:
+            used.append(case_of(row, program))
+        except Skip as why:
+            skipped.append((row["id"], set_name(row), str(why)))
+    return used, skipped

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "planner/import_megatron.hpp"
+
+namespace plimsoll::imports::megatron {
+namespace {
+
+bool is_off(const std::string& value) { return value == "0"; }
+
+/// Which attention Transformer Engine runs: what is said first (flags, then NVTE_ variables); else
+/// what it picks. MEGATRON.md 4: FlashAttention on A100 and on deterministic Grace Blackwell, cuDNN
+/// on Hopper and else.
+std::string attention(const Run& run, Flags& flags, bool deterministic) {
+  const std::string said = flags.word("attention-backend");
+  if (said == "unfused" || flags.word("transformer-impl") == "local") return "unfused";
+  if (said == "local") return "unfused";
+  if (said == "flash" || said == "fused") return said == "flash" ? "flash" : "cudnn";
+  const bool no_flash = is_off(flags.environment("NVTE_FLASH_ATTN"));
+  const bool no_cudnn = is_off(flags.environment("NVTE_FUSED_ATTN"));
+  if (no_flash && no_cudnn) return "unfused";
+  if (no_flash != no_cudnn) return no_flash ? "cudnn" : "flash";
+  const bool hopper = run.gpu.starts_with("h") || run.gpu.starts_with("gh");
+  return hopper || (run.gpu.starts_with("gb") && !deterministic) ? "cudnn" : "flash";
+}
+
+std::string precision(Flags& flags) {
+  if (flags.has("fp8-format") || flags.has("fp8")) return "fp8";
+  if (flags.has("fp16")) return "fp16";
+  return flags.has("bf16") ? "bf16" : "fp32";
+}
+
+std::string loss(Flags& flags) {
+  if (!flags.has("cross-entropy-loss-fusion")) return "unfused";
+  return flags.word("cross-entropy-fusion-impl", "native");
+}
+
+/// What each word of --recompute-modules names in the prelude's models.
+std::string dropped(const std::vector<std::string>& modules, Run& run) {
+  std::string list;
+  const auto add = [&](std::string_view words) {
+    list += (list.empty() ? "" : ", ") + std::string(words);
+  };
+  for (const std::string& module : modules) {
+    if (module == "core_attn")
+      add("attention");
+    else if (module == "mlp")
+      add("gate, up, down, glu, gelu, silu, squared_relu");
+    else if (module == "moe")
+      add("experts, combine");
+    else
+      run.assumed.push_back("what --recompute-modules " + module + " drops is counted as kept");
+  }
+  return list;
+}
+
+class JobText {
+ public:
+  JobText(Run& run, const Request& request, Flags& flags)
+      : run_(run), request_(request), flags_(flags) {}
+
+  std::string text() {
+    deterministic_ = flags_.has("deterministic-mode");
+    const std::string framework = own_framework();
+    job();
+    layout();
+    return framework + "train t {\n" + job_ + "}\nlayout run {\n" + layout_ + "}\n";
+  }
+
+ private:
+  void set(std::string_view name, std::string_view value) {
+    job_ += fmt::format("{} = {}\n", name, value);
+  }
+  void degree(std::string_view name, std::int64_t value) {
+    if (value != 1) layout_ += fmt::format("{} = {}\n", name, value);
+  }
+
+  /// A framework of its own where modules are recomputed that the prelude's does not name.
+  std::string own_framework() {
+    framework_ = "megatron";
+    if (flags_.word("recompute-granularity") != "selective") return "";
+    const auto modules = flags_.list("recompute-modules");
+    if (modules.empty() || (modules.size() == 1 && modules[0] == "core_attn")) return "";
+    const std::string words = dropped(modules, run_);
+    framework_ = "megatron_run";
+    return fmt::format(
+        "framework megatron_run = megatron {{\nrecompute selective {{ drop = {{{}}} }}\n}}\n",
+        words.empty() ? "dropout" : words);
+  }
+
+  void job() {
+    set("model", "m");
+    set("cluster", "c");
+    set("seq", std::to_string(run_.seq));
+    set("batch", std::to_string(run_.batch));
+    optimizer();
+    set("precision", precision(flags_));
+    set("framework", framework_);
+    set("attention", attention(run_, flags_, deterministic_));
+    if (const std::string kind = loss(flags_); kind != "unfused") set("loss", kind);
+    const std::string hidden = flags_.share("hidden-dropout", "0.1");
+    const std::string scores = flags_.share("attention-dropout", "0.1");
+    if (std::stod(hidden) > 0) set("dropout", hidden);
+    if (std::stod(scores) > 0) set("attention_dropout", scores);
+    gradients();
+    stack();
+    experts();
+    job_ += set_text(request_);
+  }
+
+  void optimizer() {
+    const std::string kind = flags_.word("optimizer", "adam");
+    if (kind.ends_with("muon"))
+      set("optimizer", "muon");
+    else if (kind == "sgd")
+      set("optimizer", "sgd");
+    if (!flags_.has("use-precision-aware-optimizer")) return;
+    for (const char* state : {"exp-avg", "exp-avg-sq"}) {
+      const std::string dtype = flags_.word(std::string(state) + "-dtype", "fp32");
+      if (dtype != "fp32") set(state == std::string("exp-avg") ? "m_dtype" : "v_dtype", dtype);
+    }
+    const std::string main = flags_.word("main-params-dtype", "fp32");
+    set("masters", main == "fp32" ? "remainders" : main);
+  }
+
+  void gradients() {
+    if (flags_.has("use-precision-aware-optimizer") && flags_.has("main-grads-dtype"))
+      set("grads", flags_.word("main-grads-dtype"));
+    else if (flags_.has("grad-reduce-in-bf16") && flags_.has("bf16"))
+      set("grads", "bf16");
+    else if (flags_.has("fp16") && flags_.has("accumulate-allreduce-grads-in-fp32"))
+      set("grads", "fp32");
+    if (flags_.has("no-gradient-accumulation-fusion")) set("fuse_wgrad", "false");
+    if (flags_.has("defer-embedding-wgrad-compute")) {
+      const std::int64_t limit = flags_.number("wgrad-deferral-limit", 0);
+      set("deferred_wgrads", limit > 0 ? std::to_string(limit) : "microbatches");
+    }
+  }
+
+  /// What decides the workspaces, and other switches of the stack.
+  void stack() {
+    if (deterministic_) set("deterministic", "true");
+    // MEGATRON.md 3: 64 MiB on deterministic runs of Hopper and later; the older stack's A100 runs
+    // have them only where the variable is said.
+    const bool configured = !flags_.environment("CUBLAS_WORKSPACE_CONFIG").empty() ||
+                            (is_off(flags_.environment("NVTE_ALLOW_NONDETERMINISTIC_ALGO")) &&
+                             !run_.gpu.starts_with("a100"));
+    if (configured && !deterministic_) set("cublas", "32 MiB");
+    if (flags_.word("transformer-impl") == "local") set("spec", "local");
+    if (flags_.has("no-masked-softmax-fusion")) set("fused_softmax", "false");
+    if (!flags_.has("no-create-attention-mask-in-dataloader")) set("dataloader_mask", "true");
+    if (const auto divisor = flags_.number("make-vocab-size-divisible-by", 128); divisor != 128)
+      set("vocab_divisor", std::to_string(divisor));
+    if (run_.cp > 1) {
+      const auto comm = flags_.list("cp-comm-type");
+      if (!comm.empty() && comm[0] == "a2a") set("cp_comm", "a2a");
+    }
+    if (flags_.has("tp-comm-overlap") && run_.tp > 1) set("tp_overlap", "true");
+    if (flags_.has("overlap-p2p-communication-warmup-flush")) set("overlap_flush", "true");
+    if (precision(flags_) == "fp8" && flags_.has("fp8-param-gather")) set("fp8_weights", "true");
+  }
+
+  void experts() {
+    if (run_.experts == 0) return;
+    if (flags_.word("moe-token-dispatcher-type", "allgather") == "allgather")
+      set("dispatcher", "allgather");
+    if (!flags_.has("moe-grouped-gemm")) set("grouped_gemm", "false");
+    const bool fused = run_.gated || (run_.bias && !flags_.has("no-bias-gelu-fusion"));
+    if (!fused) set("fused_gelu", "false");
+    if (flags_.has("overlap-moe-expert-parallel-comm")) set("moe_overlap", "true");
+  }
+
+  void layout() {
+    degree("tp", run_.tp);
+    degree("pp", run_.pp);
+    degree("vpp", run_.vpp);
+    degree("cp", run_.cp);
+    degree("ep", run_.ep);
+    degree("etp", run_.etp);
+    const bool fsdp = flags_.has("use-megatron-fsdp") || flags_.has("use-custom-fsdp");
+    const bool sharded = flags_.has("use-distributed-optimizer");
+    layout_ += fmt::format("zero = {}\n", fsdp ? 3 : sharded ? 1 : 0);
+    const std::int64_t copies = flags_.number("num-distributed-optimizer-instances", 1);
+    if (copies > 1 && (sharded || fsdp) && run_.dp * run_.cp % copies == 0)
+      layout_ += fmt::format("shard = {}\n", run_.dp * run_.cp / copies);
+    layout_ += fmt::format("mbs = {}\n", run_.mbs);
+    if (run_.tp > 1) layout_ += fmt::format("sp = {}\n", flags_.has("sequence-parallel"));
+    stages();
+    recompute();
+  }
+
+  void stages() {
+    if (run_.pp == 1) return;
+    const std::int64_t longest = *std::max_element(run_.chunks.begin(), run_.chunks.end());
+    const std::int64_t shortest = *std::min_element(run_.chunks.begin(), run_.chunks.end());
+    if (longest == shortest || shortest == 0 || run_.vpp > 1) return;  // filled up, or all alike
+    layout_ += fmt::format("stage_layers = [{}]\n", fmt::join(run_.chunks, ", "));
+  }
+
+  void recompute() {
+    const std::string kind = flags_.word("recompute-granularity");
+    if (kind == "selective") layout_ += "recompute = selective\n";
+    if (kind != "full") return;
+    const std::int64_t count = flags_.number("recompute-num-layers", 1);
+    const bool block = flags_.word("recompute-method", "uniform") == "block";
+    if (block && count == 0) return;
+    layout_ += "recompute = full\n";
+    if (!block) {
+      if (count > 1)
+        run_.assumed.push_back(
+            fmt::format("every layer is recomputed by itself, not in groups of {}", count));
+      return;
+    }
+    std::vector<std::int64_t> list;
+    for (std::int64_t r = 0; r < run_.pp; ++r) {
+      std::int64_t sum = 0;
+      for (std::int64_t k = 0; k < run_.vpp; ++k)
+        sum += std::min(count, run_.chunks[static_cast<std::size_t>(r * run_.vpp + k)]);
+      list.push_back(sum);
+    }
+    layout_ += fmt::format("recompute_layers = [{}]\n", fmt::join(list, ", "));
+  }
+
+  Run& run_;
+  const Request& request_;
+  Flags& flags_;
+  bool deterministic_ = false;
+  std::string framework_, job_, layout_;
+};
+
+}  // namespace
+
+std::string job_text(Run& run, const Request& request, Flags& flags, Imported&) {
+  return JobText(run, request, flags).text();
+}
+
+}  // namespace plimsoll::imports::megatron
