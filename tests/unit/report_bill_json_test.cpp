@@ -128,7 +128,7 @@ const std::string kSums = R"(      "categories": {
       "in_flight": 4,
       "first_step_bytes": 54834233344,
       "steady_bytes": 48318382080,
-      "update_bytes": 50465865728
+      "update_bytes": 50465865728,
 )";
 
 }  // namespace
