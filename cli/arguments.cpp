@@ -72,6 +72,7 @@ class Parser {
                  "The pipeline stage whose items are listed; else the fullest");
     bill->add_option("--against", options_.against,
                      "Set the bill under another framework beside it");
+    html(bill);
     json(bill);
     auto* plan = command(
         "plan", "Search for the best layout; or why nothing fits and what would change that");
@@ -89,6 +90,7 @@ class Parser {
                    "Do not have a solver check that the search left nothing out");
     plan->add_flag("--pareto", options_.pareto,
                    "Step time against memory left: what each tenth costs");
+    html(plan);
     json(plan);
     auto* explain = command(
         "explain", "What each item is, where its formula comes from, and what would change it");
@@ -106,6 +108,7 @@ class Parser {
                          "The layout to play; else the file's only one, else the plan's best");
     whole_number(timeline, "--rank", 0, options_.rank,
                  "The rank to watch; else the first of the fullest stage");
+    html(timeline);
     json(timeline);
     auto* verify =
         command("verify", "Run the ranks' steps; set what was predicted beside what was seen");
@@ -236,6 +239,11 @@ class Parser {
     to->add_option_function<std::string>(
           "--ranks", read, "worst: the first of the fullest stage (as if unsaid), all, or a number")
         ->type_name("WHICH");
+  }
+  void html(CLI::App* to) {
+    to->add_option("--html", options_.html,
+                   "Write a page with the answer to this file, besides ('-': instead)")
+        ->type_name("FILE");
   }
   void json(CLI::App* to) {
     to->add_flag("--json", options_.json, "Print one JSON object instead");

@@ -2,7 +2,10 @@
 // Copyright The Plimsoll Authors
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "cli/command.hpp"
+#include "cli/page/add_page.hpp"
 #include "cli/problem.hpp"
 #include "lang/module.hpp"
 #include "planner/peak.hpp"
@@ -43,6 +46,7 @@ Outcome side_by_side(const Problem& problem, const Layout& layout, const Bill& o
 }  // namespace
 
 Outcome bill(const Options& options, const Terminal& terminal) {
+  if (auto wrong = html_mistake(options)) return std::move(*wrong);
   return with_problem(options, terminal, [&](const Problem& problem, Diagnostics& diags) {
     return with_bill(
         problem, options, diags, [&](const Layout& layout, const Bill& priced) -> Outcome {
@@ -50,10 +54,15 @@ Outcome bill(const Options& options, const Terminal& terminal) {
             return side_by_side(problem, layout, priced, options.against, terminal.style,
                                 options.json, diags);
           const report::Heading heading = report::heading(problem, layout);
-          return {kDone,
-                  options.json ? report::bill_json(heading, priced)
-                               : report::bill_text(heading, priced, terminal.style, options.stage),
-                  ""};
+          Outcome outcome{kDone,
+                          options.json
+                              ? report::bill_json(heading, priced)
+                              : report::bill_text(heading, priced, terminal.style, options.stage),
+                          ""};
+          if (options.html.empty()) return outcome;
+          return add_page(options, problem, {&priced},
+                          report::bill_text(heading, priced, {}, options.stage),
+                          std::move(outcome));
         });
   });
 }

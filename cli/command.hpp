@@ -31,7 +31,7 @@ struct Options {
   std::string against;             ///< framework to set beside the job's own
   std::optional<std::int64_t> stage;
   std::optional<std::int64_t> rank;    ///< timeline
-  std::int64_t top = 3;                ///< plan: the best and its runners-up
+  std::optional<std::int64_t> top;     ///< plan: the best and its runners-up; 3 as if unsaid
   std::optional<std::int64_t> budget;  ///< plan: candidates to look at
   std::optional<double> timeout;       ///< plan: seconds by the clock
   std::vector<std::string> on;         ///< plan: other GPUs to set beside the file's
@@ -45,6 +45,7 @@ struct Options {
   std::optional<std::int64_t> gpus;    ///< import
   std::vector<std::string> set;        ///< import: FIELD=VALUE
   bool json = false;
+  std::string html;    ///< plan, bill, timeline: the file to write a page to; "" for none
   bool write = false;  ///< fmt: in place
   bool check = false;  ///< fmt: only say whether it would change
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/page/add_page.hpp"
 #include "cli/problem.hpp"
 #include "lang/diagnostics.hpp"
 #include "planner/clash.hpp"
@@ -24,6 +25,9 @@
 
 namespace plimsoll::cli {
 namespace {
+
+/// Layouts that are shown as if unsaid, and those that a page compares.
+constexpr std::int64_t kTop = 3, kTopOfPage = 10;
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -98,9 +102,20 @@ std::string text(const Problem& problem, const PlanResult& result, const std::ve
   return report::plan_text(problem, result, style);
 }
 
+/// The page of the best layout, or of the one nearest to fitting.
+Outcome with_page(const Options& options, const Problem& problem, const PlanResult& result,
+                  Outcome outcome) {
+  std::optional<Bill> priced;
+  if (result.best || result.tightest)
+    priced = bill(problem, (result.best ? result.best : result.tightest)->layout);
+  return add_page(options, problem, {priced ? &*priced : nullptr, &result},
+                  text(problem, result, {}, {}), std::move(outcome));
+}
+
 }  // namespace
 
 Outcome plan(const Options& options, const Terminal& terminal) {
+  if (auto wrong = html_mistake(options)) return std::move(*wrong);
   return with_problem(
       options, terminal, [&](const Problem& problem, Diagnostics& diags) -> Outcome {
         using Clock = std::chrono::steady_clock;
@@ -108,7 +123,7 @@ Outcome plan(const Options& options, const Terminal& terminal) {
         check_questions(problem, diags);
         if (diags.has_errors()) return {};
         PlanOptions how;
-        how.top = options.top;
+        how.top = options.top.value_or(options.html.empty() ? kTop : kTopOfPage);
         how.proof = !options.no_proof && options.on.empty();
         how.budget = options.budget;
         const auto begun = Clock::now();
@@ -125,6 +140,10 @@ Outcome plan(const Options& options, const Terminal& terminal) {
         if (!options.on.empty()) on = plan_on(problem, result, options.on, how);
         Outcome outcome;
         outcome.code = exit_code(result, on);
+        PlanResult whole;
+        if (!options.html.empty()) whole = result;
+        const auto shown = static_cast<std::size_t>(options.top.value_or(kTop) - 1);
+        if (result.alternatives.size() > shown) result.alternatives.resize(shown);
         outcome.out = options.json ? report::plan_json(problem, result, on)
                                    : text(problem, result, on, terminal.style);
         if (result.stopped)
@@ -132,7 +151,8 @@ Outcome plan(const Options& options, const Terminal& terminal) {
                             ? "plimsoll: interrupted; this is the best so far\n"
                             : "plimsoll: the time is over; this is the best so far, and another "
                               "run may find another\n";
-        return outcome;
+        if (options.html.empty()) return outcome;
+        return with_page(options, problem, whole, std::move(outcome));
       });
 }
 

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "cli/command.hpp"
+#include "cli/page/add_page.hpp"
 #include "cli/problem.hpp"
 #include "lang/module.hpp"
 #include "planner/report_bill.hpp"
@@ -19,6 +22,7 @@ constexpr std::size_t kJsonColumns = 240;
 }  // namespace
 
 Outcome timeline(const Options& options, const Terminal& terminal) {
+  if (auto wrong = html_mistake(options)) return std::move(*wrong);
   return with_problem(
       options, terminal, [&](const Problem& problem, Diagnostics& diags) -> Outcome {
         if (problem.job->serve)
@@ -39,10 +43,18 @@ Outcome timeline(const Options& options, const Terminal& terminal) {
               const runtime::Timeline seen = runtime::timeline(
                   plan, options.json ? kJsonColumns : report::timeline_columns(terminal.style));
               const report::Heading heading = report::heading(problem, layout);
-              return {kDone,
-                      options.json ? report::timeline_json(heading, priced, seen)
-                                   : report::timeline_text(heading, priced, seen, terminal.style),
-                      ""};
+              Outcome outcome{kDone,
+                              options.json
+                                  ? report::timeline_json(heading, priced, seen)
+                                  : report::timeline_text(heading, priced, seen, terminal.style),
+                              ""};
+              if (options.html.empty()) return outcome;
+              const report::Style plain;
+              return add_page(options, problem, {&priced, nullptr, rank},
+                              report::timeline_text(
+                                  heading, priced,
+                                  runtime::timeline(plan, report::timeline_columns(plain)), plain),
+                              std::move(outcome));
             });
       });
 }

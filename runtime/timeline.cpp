@@ -42,6 +42,7 @@ class Columns {
     column.at = at;
     column.bytes = bytes;
     column.categories = categories;
+    column.number = number;
   }
   std::vector<TimelineColumn> take() { return std::move(columns_); }
 
@@ -135,6 +136,20 @@ std::vector<LiveLine> lines_of(const StagePlan& plan, const std::vector<std::int
   return lines;
 }
 
+/// Plays the steps once more, to look at the fullest moment of each column.
+void look_into_columns(const StagePlan& plan, Timeline& t) {
+  std::multimap<std::int64_t, TimelineColumn*> wanted;
+  for (TimelineColumn& column : t.steady.columns) wanted.emplace(column.number, &column);
+  for (TimelineColumn& column : t.around) wanted.emplace(column.number, &column);
+  DryDevice device(plan);
+  std::int64_t number = 0;
+  play(plan, device, [&](const StepPoint& at, const CategoryBytes&) {
+    if (at.step != kSteps) return;
+    const auto [begin, end] = wanted.equal_range(number++);
+    for (auto it = begin; it != end; ++it) it->second->lines = lines_of(plan, device.rows());
+  });
+}
+
 }  // namespace
 
 std::string point_name(const Problem& p, const StepPoint& at) {
@@ -149,7 +164,7 @@ std::string point_name(const Problem& p, const StepPoint& at) {
   return moment_name(p, at.segment, at.op, at.part == StepPart::backward, at.recomputing);
 }
 
-Timeline timeline(const StagePlan& plan, std::size_t columns) {
+Timeline timeline(const StagePlan& plan, std::size_t columns, bool lines) {
   const Survey found = survey(plan);
   Timeline t;
   t.place = plan.place;
@@ -194,6 +209,8 @@ Timeline timeline(const StagePlan& plan, std::size_t columns) {
         [](const MomentView& a, const MomentView& b) { return a.bytes < b.bytes; });
   }
   if (to > from) t.around = around.take();
+  for (TimelineColumn& column : t.around) column.number += from;
+  if (lines) look_into_columns(plan, t);
   return t;
 }
 

@@ -36,6 +36,8 @@ struct TimelineColumn {
   std::int64_t moments = 0;
   std::int64_t bytes = 0;
   CategoryBytes categories{};
+  std::int64_t number = 0;      ///< of that moment
+  std::vector<LiveLine> lines;  ///< of it, where timeline() was asked for them
 };
 
 struct StepTimeline {
@@ -59,7 +61,8 @@ struct Timeline {
 
 /// Plays two steps of a rank. \a columns: at most so many in each picture. Of a step with many
 /// micro-batches the first and the last passes are drawn, and one column stands for those between.
-Timeline timeline(const StagePlan&, std::size_t columns);
+/// \a lines: say what is live in each column of the steady step and around its peak.
+Timeline timeline(const StagePlan&, std::size_t columns, bool lines = false);
 
 /// What \a at is called: "backward of layer 3, attention", "optimizer step".
 std::string point_name(const Problem&, const StepPoint& at);
