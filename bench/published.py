@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 CONSTANTS = {}
+RECIPES = {}
 
 
 class Skip(Exception):
@@ -36,6 +37,7 @@ class Case:
     model: str
     assumed: list
     recompute_told: bool
+    doubtful: bool       # the release's recipe has another layout than the row
 
 
 def constants():
@@ -221,6 +223,30 @@ def release(row):
     return (int(m[1]), int(m[2])) if m else None
 
 
+# Modules that Megatron recomputes, as ops here. Their memory is not all of it: attention still saves what mla_up_proj makes.
+# Its `mlp` is that of dense layers, of which the models have one to three: not counted.
+MODULES = {"mla_up_proj": ["q_up", "k_up", "v_up", "rope"], "layernorm": ["rmsnorm"], "moe_act": ["glu"], "mlp": []}
+
+
+def recipes():
+    """Row -> what the release's own recipe says of it (bench/README.md)."""
+    return {r["id"]: r for r in read(ROOT / "bench/recipes.csv")}
+
+
+def of_recipe(recipe, row, assumed):
+    """(fields of the job, declaration of the framework or "") of a Megatron-Bridge run."""
+    if recipe["layout_differs"] != "0":
+        assumed.append(f"as the recipe {recipe['recipe']} says, though its layout is another")
+    fields = [f"launch = {dict(step='graphs', partial='partial', none='kernels')[recipe['graphs']]}"]
+    if row["moe"]:
+        fields.append(f"dispatcher = {recipe['dispatcher']}")
+        fields.append(f"moe_kernels = {'fused' if recipe['fused_experts'] == '1' else 'separate'}")
+    fields += [f"{name} = true" for name in ("moe_overlap", "fp8_attention") if recipe[name] == "1"]
+    ops = [op for name in recipe["recompute"].split() for op in MODULES.get(name, [])]
+    declared = f"framework bridge = megatron {{ recompute modules {{ drop = {{{', '.join(ops)}}} }} }}\n" if ops else ""
+    return fields, declared
+
+
 def stack(row, assumed):
     """(framework, its declaration, fields of the job that say how it runs)."""
     source, name = source_of(row), row["framework"]
@@ -251,7 +277,11 @@ def stack(row, assumed):
         if "fsdp" not in sharding:
             fields.append("grads = bf16")
             assumed.append("gradients reduced in bf16 (the recipes' default)")
-        if at and at >= (26, 6) and "mx" in recipe and row["moe"]:
+        if told := RECIPES.get(row["id"]):
+            more, declared = of_recipe(told, row, assumed)
+            fields += more
+            fw = "bridge" if declared else fw
+        elif at and at >= (26, 6) and "mx" in recipe and row["moe"]:
             fields += ["launch = graphs", "moe_kernels = fused"]
             assumed.append("from 26.06 on MXFP8 runs fused experts under a full CUDA graph (release notes)")
         elif row["moe"] and at and (at > (26, 2) or "26.02.01" in name or row["gpu"].startswith("GB")):
@@ -261,7 +291,7 @@ def stack(row, assumed):
         fields += ["tp_overlap = true", "grads = bf16"]
         assumed.append("gradients reduced in bf16 (the recipes' default)")
         assumed.append("tensor parallelism overlapped (the launcher's default)")
-    if "fsdp" in sharding and fw == "megatron":
+    if "fsdp" in sharding and fw in ("megatron", "bridge"):
         assumed.append("Megatron-FSDP shards everything")
     if "mx" in recipe and fw != "composer":
         fields.append("fp8_recipe = mxfp8")
@@ -285,7 +315,7 @@ def zero(row, fw, assumed):
         return int(m[1])
     if "ddp" in text or "dist-opt" in text:
         return 1 if "dist-opt" in text else 0
-    if fw != "megatron":
+    if fw not in ("megatron", "bridge"):
         return 3
     year = source_of(row)
     kind = 0 if year in ("vTrain", "SC21", "Korthikanti") else 1
@@ -366,7 +396,12 @@ def layout(row, shape, fw, assumed):
         fields["recompute"] = "full"
     elif recompute.startswith("selective"):
         fields["recompute"] = "selective"
-    elif not recompute:
+    elif fw == "bridge":
+        fields["recompute"] = "modules"
+    elif m := re.match(r"layers:(\d+)", RECIPES.get(row["id"], {}).get("recompute", "")):
+        fields["recompute"] = "full"
+        fields["recompute_layers"] = f"[{m[1]}]"
+    elif not recompute and row["id"] not in RECIPES:
         assumed.append("nothing recomputed")
     if tp > 1:
         sp = not (source_of(row) in ("vTrain", "SC21") or (source_of(row) == "Korthikanti" and "full" in recompute))
@@ -428,14 +463,17 @@ def case_of(row):
         f"train t {{ model = {name}  cluster = c  seq = {seq}  batch = {gbs}  precision = {kind}  framework = {fw}\n"
         f"  {'  '.join(job)} }}\n"
         "layout run { " + "  ".join(f"{k} = {v}" for k, v in fields.items()) + " }\n")
+    told = RECIPES.get(row["id"], {})
+    doubtful = int(told.get("layout_differs", 0)) > 1
     alike = (source_of(row), row["model"], label, gpus, seq, row["precision"], row["framework"], "  ".join(job))
     return Case(row["id"], source_of(row), label, row["framework"], plan, seconds, gbs * seq, gpus, alike + (gbs,), row["model"], assumed,
-                bool(row["recompute"].strip()))
+                bool(row["recompute"].strip()) or (bool(re.match("none|layers", told.get("recompute", ""))) and not doubtful), doubtful)
 
 
 def cases(path):
     """(cases, [(id, reason)]) of a file."""
     CONSTANTS.update(constants())
+    RECIPES.update(recipes())
     used, skipped = [], []
     for row in read(path):
         try:

@@ -110,8 +110,8 @@ def run(program, *args, plan):
 
 
 def planner(program, rows, cases, show):
-    """Broken promises, over cases of unlike model, GPUs, batch and layout. A row that does not say what is recomputed is no full
-    layout as far as memory goes: it is told where it is priced as not fitting, and not counted."""
+    """Broken promises, over cases of unlike model, GPUs, batch and layout. Where it is not told what is recomputed, or modules are
+    whose memory is not ours to say, a layout priced as not fitting is told and not counted."""
     seen, slower, unfit, untold, failed, done = set(), [], [], [], [], 0
     step = dict(zip((c.id for c, _ in rows), (t for _, t in rows)))
     for c in cases:
@@ -140,7 +140,7 @@ def planner(program, rows, cases, show):
     for id_, why in failed:
         print(f"    failed: {id_}: {why}")
     for title, list_ in (("that ran are priced as not fitting", unfit),
-                         ("more are, of which the row does not say what is recomputed (priced with nothing)", untold)):
+                         ("more are, of which what is recomputed is not told in full", untold)):
         print(f"  {len(list_)} {title}")
         for id_, over, items in list_:
             print(f"    {id_}: {100 * over:.1f} % over; " + ", ".join(f"{n} {b:.1f} GiB" for n, b in items))

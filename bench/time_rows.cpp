@@ -45,6 +45,8 @@ struct Row {
   std::optional<Layout> layout;
   Cluster cluster;
   const Machine* machine = nullptr;
+  TimeConstants constants;
+  std::unique_ptr<Clock> clock;
 
   Row(const std::string& plan, const std::string& gpu) {
     module = std::make_unique<Module>(compile("row.plan", plan, diags));
@@ -58,8 +60,9 @@ struct Row {
       if (gpu == m.name) machine = &m;
   }
 
-  nlohmann::json seconds(const TimeConstants& constants) {
+  nlohmann::json seconds(const TimeConstants& changed) {
     if (!problem || !layout) return nullptr;
+    constants = changed;
     if (machine != nullptr)
       for (Pool& pool : cluster.pools) {
         const auto set = [&](const char* name, double value) {
@@ -69,8 +72,11 @@ struct Row {
         set("gemm_efficiency", constants.*machine->gemm);
         set("fp8_efficiency", constants.*machine->fp8);
       }
-    Clock clock(*problem, constants);
-    return static_cast<double>(clock.step(*layout).nanoseconds) * 1e-9;
+    if (clock == nullptr)
+      clock = std::make_unique<Clock>(*problem, constants);
+    else
+      clock->recalibrate();
+    return static_cast<double>(clock->step(*layout).nanoseconds) * 1e-9;
   }
 };
 

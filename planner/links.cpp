@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/time_constants.hpp"
+
 namespace plimsoll {
 namespace {
 double number(const Gpu& gpu, const char* name, double otherwise) {
@@ -42,16 +44,16 @@ double Links::ring(double bytes, std::int64_t n, std::int64_t stride) const {
   return bytes * (ranks - 1) / ranks / bandwidth(n, stride) + latency(n);
 }
 
-double Links::all_to_all(double bytes, std::int64_t n, std::int64_t stride, double top_k) const {
+double Links::all_to_all(double bytes, std::int64_t n, std::int64_t stride, double top_k,
+                         bool once) const {
   if (n <= 1) return 0;
   const auto ranks = static_cast<double>(n);
   const double inside = bytes * (ranks - 1) / ranks / (constants_->all_to_all * link_);
   const std::int64_t in_domain = local(n, stride);
   if (in_domain == n) return constants_->experts_exposed * inside + latency(n);
-  // A token crosses once to each domain that has one of its experts.
   const double domains = ranks / static_cast<double>(in_domain);
   const double k = std::max(top_k, 1.0);
-  const double reached = domains * (1 - std::pow(1 - 1 / domains, k));
+  const double reached = once ? domains * (1 - std::pow(1 - 1 / domains, k)) : k;
   const double across = bytes / k * reached * (domains - 1) / domains / nic_;
   return constants_->experts_exposed_nic * std::max(inside, across) + latency(n);
 }

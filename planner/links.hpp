@@ -6,7 +6,7 @@
 
 #include "lang/module.hpp"
 #include "lang/ops/rule.hpp"
-#include "planner/time_constants.hpp"
+#include "planner/time_defaults.hpp"
 
 namespace plimsoll {
 
@@ -27,7 +27,9 @@ class Links {
   double ring(double bytes, std::int64_t n, std::int64_t stride) const;
   double latency(std::int64_t n) const;
   /// One way, \a bytes sent by each rank, a token going to \a top_k of the \a n ranks. Exposed.
-  double all_to_all(double bytes, std::int64_t n, std::int64_t stride, double top_k) const;
+  /// \a once: a token crosses once to each domain that has one of its experts (DeepEP, HybridEP).
+  double all_to_all(double bytes, std::int64_t n, std::int64_t stride, double top_k,
+                    bool once) const;
   /// From a rank to its neighbour \a distance ranks away.
   double send(double bytes, std::int64_t distance) const;
   /// Between neighbours of \a pp stages of \a ranks each, over the slowest boundary: the NIC

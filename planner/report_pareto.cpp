@@ -5,7 +5,7 @@
 #include "lang/units.hpp"
 #include "planner/report_plan.hpp"
 #include "planner/report_plan_parts.hpp"
-#include "planner/time_constants.hpp"
+#include "planner/time_defaults.hpp"
 
 namespace plimsoll::report {
 

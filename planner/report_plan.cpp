@@ -12,7 +12,7 @@
 #include "planner/peak.hpp"
 #include "planner/report_bill.hpp"
 #include "planner/report_plan_parts.hpp"
-#include "planner/time_constants.hpp"
+#include "planner/time_defaults.hpp"
 
 namespace plimsoll::report {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "lang/units.hpp"
 #include "planner/report_plan.hpp"
-#include "planner/time_constants.hpp"
+#include "planner/time_defaults.hpp"
 
 namespace plimsoll::report {
 namespace {

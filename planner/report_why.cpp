@@ -9,7 +9,7 @@
 #include "planner/explain.hpp"
 #include "planner/report_parts.hpp"
 #include "planner/report_plan_parts.hpp"
-#include "planner/time_constants.hpp"
+#include "planner/time_defaults.hpp"
 
 namespace plimsoll::report {
 namespace {

@@ -11,6 +11,7 @@
 #include "planner/stages.hpp"
 #include "planner/time_constants.hpp"
 #include "planner/time_ops.hpp"
+#include "planner/time_update.hpp"
 
 namespace plimsoll {
 namespace {
@@ -73,10 +74,13 @@ std::int64_t recomputed_layers(const Layout& l, std::size_t i) {
 
 }  // namespace
 
+constinit const TimeConstants kTimeConstants{};
+
 struct Clock::Impl {
   const Problem& problem;
   const TimeConstants& c;
   TimePath path;
+  UpdateTimer update;
   SegmentTimer timer;
   std::vector<Rates> rates;  ///< by pool
   std::vector<Links> links;
@@ -99,36 +103,23 @@ struct Clock::Impl {
   std::unordered_map<TimeKey, std::pair<double, double>, KeyHash> boundary_bytes;  ///< least, most
   bool uniform = false;
   std::vector<std::uint32_t> roots[2];  ///< beside the first and the last layer
-  double gradient_bytes = 4, weight_bytes = 2, fixed = 0, gpus_per_node = 8;
 
   Impl(const Problem& p, const TimeConstants& constants)
       : problem(p),
         c(constants),
         path(time_path(p)),
+        update(p, path, constants),
         timer(p, constants),
         index(*p.program, p.inventory) {
-    for (const Pool& pool : p.cluster->pools) {
-      rates.push_back(Rates::of(pool.gpu, path, c));
-      links.emplace_back(*p.cluster, pool.gpu, c);
-    }
+    calibrate();
     uniform = index.uniform();
     if (index.layers() > 1) {
       roots[0] = index.work({{0, 1}}, 0).roots;
       roots[1] = index.work({{index.layers() - 1, 1}}, 0).roots;
     }
-    gpus_per_node = as_double(std::max<std::int64_t>(p.cluster->pools.front().gpus_per_node, 1));
     class_layers.assign(p.program->class_count, 0);
     for (const Segment& s : p.program->segments)
       if (s.is_layer) ++class_layers[s.layer_class];
-    for (const Item& item : p.inventory.items)
-      if (item.category == Category::gradients) {
-        gradient_bytes = item.dtype == "bf16" || item.dtype == "fp16" ? 2 : 4;
-        break;
-      }
-    weight_bytes = p.inventory.facts.weight_bytes.to_double();
-    fixed = path.kernels == TimePath::Kernels::y2023 ? c.step_2023
-            : path.torch                             ? c.step_torch
-                                                     : c.step_megatron;
     for (std::size_t i = 0; i + 1 < p.inventory.boundary_bytes.size(); ++i) {
       const Expr e = p.inventory.boundary_bytes[i];
       if (p.program->segments[i].is_layer &&
@@ -136,6 +127,19 @@ struct Clock::Impl {
         boundaries.push_back(e);
     }
     boundary_tape.emplace(p.module->pool(), boundaries);
+  }
+
+  /// All that follows from constants and GPUs.
+  void calibrate() {
+    rates.clear();
+    links.clear();
+    timed.clear();
+    last_key = nullptr;
+    for (const Pool& pool : problem.cluster->pools) {
+      rates.push_back(Rates::of(pool.gpu, path, c));
+      links.emplace_back(*problem.cluster, pool.gpu, c);
+    }
+    update = UpdateTimer(problem, path, c);
   }
 
   const Timed& segments(const Layout& l) {
@@ -221,102 +225,6 @@ struct Clock::Impl {
     return it->second;
   }
 
-  /// The ranks that hold the same dense and the same expert parameters, and those of them that
-  /// share out states.
-  struct Groups {
-    std::int64_t dense, dense_shard, dense_stride, expert, expert_shard, expert_stride;
-  };
-  static Groups groups(const Layout& l) {
-    constexpr std::int64_t one = 1;
-    Groups g{};
-    g.dense = std::max(l.dp * l.cp, one);
-    g.dense_shard = std::clamp(l.shard > 0 ? l.shard : g.dense, one, g.dense);
-    g.dense_stride = l.tp;
-    g.expert_stride = std::max(l.etp * l.ep, one);
-    g.expert = std::max(g.dense * l.tp / g.expert_stride, one);
-    g.expert_shard = std::max(g.expert * g.dense_shard / g.dense, one);
-    return g;
-  }
-
-  /// Exposed seconds of gradient and parameter traffic after the last backward. \a bound: no
-  /// latencies. What is left is convex and of degree one in all that a stage holds, so that the
-  /// worst stage costs at least what the mean of the stages does.
-  double exchange(const Layout& l, const Links& link, const Parameters& held, double forward,
-                  double backward, bool bound) const {
-    const Groups g = groups(l);
-    double scatter = 0, gather = 0;
-    const auto part = [&](double params, std::int64_t n, std::int64_t stride, std::int64_t shard) {
-      if (params <= 0 || n <= 1) return;
-      const double buckets = std::ceil(params / c.bucket);
-      const double grads = gradient_bytes * params, weights = weight_bytes * params;
-      const auto ring = [&](double bytes, std::int64_t group, std::int64_t step) {
-        const double moved = link.ring(bytes, group, step);
-        return bound ? std::max(0.0, moved - link.latency(group))
-                     : moved + (buckets - 1) * link.latency(group);
-      };
-      if (l.zero == 0) {
-        scatter += 2 * ring(grads, n, stride);
-        return;
-      }
-      const std::int64_t s = std::clamp<std::int64_t>(shard, 1, n);
-      scatter += ring(grads, s, stride);
-      if (s < n)  // replicas of the shard group add up what each holds
-        scatter += 2 * ring(grads / as_double(s), n / s, stride * s);
-      gather += ring(weights, s, stride);
-    };
-    part(held.dense, g.dense, g.dense_stride, g.dense_shard);
-    part(held.expert, g.expert, g.expert_stride, g.expert_shard);
-    if (l.zero >= 3) return 0;  // inside the micro-batches, see sharded()
-    const double m = as_double(l.microbatches);
-    // ZeRO 2 has no room for whole gradients: it scatters those of every micro-batch.
-    const double times = l.zero == 2 ? m : 1;
-    return times * (scatter - c.overlap_dp * std::min(scatter, backward)) + gather -
-           c.overlap_dp * std::min(gather, forward);
-  }
-
-  /// ZeRO 3: parameters gathered in forward and backward, gradients scattered, each micro-batch.
-  /// \a bound: as in exchange().
-  double sharded(const Layout& l, const Links& link, const Parameters& held, double compute,
-                 bool bound) const {
-    const Groups g = groups(l);
-    if (l.zero < 3 || g.dense <= 1) return 0;
-    const auto ring = [&](double moved, std::int64_t n, std::int64_t stride) {
-      return link.ring(moved, n, stride) - (bound ? link.latency(n) : 0);
-    };
-    const auto part = [&](double trained, double frozen, std::int64_t n, std::int64_t stride,
-                          std::int64_t shard) {
-      if (trained + frozen <= 0) return 0.0;
-      const double grads = gradient_bytes * trained;
-      double t = ring(2 * weight_bytes * (trained + frozen) + grads, shard, stride);
-      if (shard < n && grads > 0)
-        t += 2 * ring(grads / as_double(shard), n / shard, stride * shard);
-      return t;
-    };
-    const double comm =
-        part(held.dense, held.frozen_dense, g.dense, g.dense_stride, g.dense_shard) +
-        part(held.expert, held.frozen_expert, g.expert, g.expert_stride, g.expert_shard);
-    return comm - c.overlap_fsdp * std::min(comm, compute);
-  }
-
-  double optimizer(const Layout& l, const Rates& rate, const Parameters& on_rank) const {
-    const Groups g = groups(l);
-    const bool shared = l.zero > 0;
-    const double held = on_rank.dense / (shared ? as_double(g.dense_shard) : 1) +
-                        on_rank.expert / (shared ? as_double(g.expert_shard) : 1);
-    double t = (c.optimizer_bytes * held +
-                (l.zero < 3 ? c.gradient_bytes : 0) * (on_rank.dense + on_rank.expert)) /
-               rate.bandwidth;
-    const double away = l.offload.to_double();
-    if (away > 0) {
-      const double pcie = problem.cluster->pcie.sign() > 0
-                              ? problem.cluster->pcie.to_double() / gpus_per_node
-                              : c.pcie;
-      t +=
-          away * held * (c.offload_bytes / pcie + c.host_update * gpus_per_node / c.host_bandwidth);
-    }
-    return t + fixed;
-  }
-
   StageSeconds stage_seconds(const Layout& l, const StageWork& work) {
     const auto pool = static_cast<std::size_t>(work.pool);
     const auto& times = segments(l).pools[pool];
@@ -327,15 +235,15 @@ struct Clock::Impl {
     }
     for (const std::uint32_t r : work.roots) s.add(times[class_layers.size() + r], 0, 1);
     StageSeconds out;
-    out.gathered = sharded(l, links[pool], s.parameters, s.total, false);
+    out.gathered = update.gathered(l, links[pool], s.parameters, s.total, false);
     out.pace = s.total + out.gathered;
     out.tp = s.tp;
     out.cp = s.cp;
     out.ep = s.ep;
     out.recompute = s.total - s.plain;
     // Traffic hides behind a backward without recomputation: more of it must not seem to help.
-    out.dp = exchange(l, links[pool], s.parameters, s.forward, s.plain - s.forward, false);
-    out.optimizer = optimizer(l, rates[pool], s.parameters);
+    out.dp = update.exchange(l, links[pool], s.parameters, s.forward, s.plain - s.forward, false);
+    out.optimizer = update.optimizer(l, rates[pool], s.parameters);
     out.tail = out.dp + out.optimizer;
     return out;
   }
@@ -426,6 +334,8 @@ Clock::Clock(const Problem& problem, const TimeConstants& constants)
     : impl_(std::make_unique<Impl>(problem, constants)) {}
 Clock::~Clock() = default;
 
+void Clock::recalibrate() { impl_->calibrate(); }
+
 StageTime Clock::stage(const Layout& outer, const StageWork& work) {
   const StageSeconds s = impl_->stage_seconds(outer, work);
   return {nanoseconds(s.pace), nanoseconds(s.tail)};
@@ -498,12 +408,13 @@ std::int64_t Clock::lower_bound(const Layout& l) {
     Parameters mean;
     mean.add(t.parameters, 1 / pp);
     if (l.zero >= 3) {
-      const double gathered = impl_->sharded(l, link, mean, whole / pp, true);
+      const double gathered = impl_->update.gathered(l, link, mean, whole / pp, true);
       slowest += gathered;
       sum += pp * gathered;
     }
-    seconds += impl_->exchange(l, link, mean, t.forward / pp, (t.whole[0] - t.forward) / pp, true);
-    seconds += impl_->optimizer(l, impl_->rates.front(), mean);
+    seconds +=
+        impl_->update.exchange(l, link, mean, t.forward / pp, (t.whole[0] - t.forward) / pp, true);
+    seconds += impl_->update.optimizer(l, impl_->rates.front(), mean);
     seconds += impl_->sends(l, true);
   }
   slowest = std::max(slowest, impl_->whole_layers(l, t, mode == kFullRecompute ? 0 : mode));
@@ -536,7 +447,7 @@ std::int64_t Clock::core_bound(const Layout& core) {
       l.sp = sp;
       sends = std::min(sends, impl_->sends(l, true));
     }
-    seconds += impl_->fixed + sends;
+    seconds += impl_->update.fixed + sends;
   }
   seconds = std::min(seconds, kLongest);
   return static_cast<std::int64_t>(std::floor(seconds * 1e9 * (1 - 1e-9))) - 1;

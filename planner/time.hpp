@@ -8,7 +8,7 @@
 
 #include "planner/layout.hpp"
 #include "planner/stages.hpp"
-#include "planner/time_constants.hpp"
+#include "planner/time_defaults.hpp"
 
 /// The time of one optimizer step: roofline of each op, collectives over the links they cross,
 /// pipeline schedule, data-parallel traffic, optimizer. Source of formulas and constants:
@@ -50,6 +50,8 @@ class Clock {
   /// The constants must outlive it.
   explicit Clock(const Problem&, const TimeConstants& = kTimeConstants);
   ~Clock();
+  /// To be called where the constants or a GPU's numbers have changed since (bench/fit_time.py).
+  void recalibrate();
   StepTime step(const Layout&);
   /// One stage's share of step(); the lists of \a outer are ignored.
   StageTime stage(const Layout& outer, const StageWork&);

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <utility>
+
+#include "planner/time_defaults.hpp"
 
 /// Every constant of the time model, in this one place. "fit" ones were fitted to published step
 /// times by bench/fit_time.py; the rows that each touches are named, errors on rows that were not
@@ -23,78 +24,80 @@ namespace plimsoll {
   X(launch, 5e-6, "fixed: seconds a product; same timings") \
   X(grouped, 0.85, "fixed: 120 grouped-product timings of SimuMax") \
   X(weight_gradient_bytes, 8, "fixed: read and write of an fp32 accumulator") \
-  X(quantize_bytes, 2.1, "fit: bytes an element cast to fp8; Bridge") \
-  X(rowwise, 0.683, "fit: of fp8 products with a scale a row; torchtitan, torchao") \
+  X(quantize_bytes, 2.27, "fit: bytes an element cast to fp8; Bridge") \
+  X(rowwise, 0.667, "fit: of fp8 products with a scale a row; torchtitan, torchao") \
   /* What a GPU reaches of its data sheet's dense rate: 16-bit products, fp8 ones, attention */ \
-  X(gemm_ampere, 0.786, "fit: llm-foundry, vTrain, SC21") \
-  X(attention_ampere, 0.516, "fit: prior; one row") \
-  X(gemm_hopper, 0.644, "fit: llm-foundry, Automodel, Bridge") \
-  X(fp8_hopper, 0.612, "fit: NeMo launcher, Bridge") \
+  X(gemm_ampere, 0.782, "fit: llm-foundry, vTrain, SC21") \
+  X(attention_ampere, 0.504, "fit: prior; one row") \
+  X(gemm_hopper, 0.639, "fit: llm-foundry, Automodel, Bridge") \
+  X(fp8_hopper, 0.613, "fit: NeMo launcher, Bridge") \
   X(attention_hopper, 0.51, "held at TIME.md's fit (32 rows): two rows with cp would draw it to 0.24, long sequences alone do not") \
-  X(attention_hopper_torch, 0.321, "fit: flash attention 2 of torch; torchtitan, torchao") \
+  X(attention_torch, 0.597, "fit: of these, flash attention 2 of torch on Hopper and Blackwell; torchtitan, torchao") \
   X(gemm_blackwell, 0.61, "held at TIME.md's fit (104 rows): GPT-OSS alone would draw it to 0.52 in place of expert_bias") \
   X(fp8_blackwell, 0.565, "fit: Bridge") \
-  X(attention_blackwell, 0.458, "fit: Bridge, SimuMax, torchao") \
-  X(gemm_mi300, 0.406, "fit: torchao") \
+  X(attention_blackwell, 0.459, "fit: Bridge, SimuMax, torchao") \
+  X(gemm_mi300, 0.4, "fit: torchao") \
   X(fp8_mi300, 0.352, "fit: torchao") \
-  X(attention_mi300, 0.247, "fit: torchao") \
+  X(attention_mi300, 0.249, "fit: torchao") \
   X(gemm_consumer, 0.60, "assumed: Ada and consumer Blackwell") \
   X(fp8_consumer, 0.50, "assumed") \
   X(attention_consumer, 0.45, "assumed") \
   X(blackwell_ultra, 1.25, "fit: B300 and GB300 against the same data sheet; Bridge") \
-  X(attention_2023_ampere, 0.34, "fit: kernels of early 2023; llm-foundry") \
-  X(attention_2023_hopper, 0.194, "fit: kernels of early 2023; llm-foundry") \
+  X(attention_2023_ampere, 0.338, "fit: kernels of early 2023; llm-foundry") \
+  X(attention_2023_hopper, 0.197, "fit: kernels of early 2023; llm-foundry") \
   /* Machines that published rows name and the prelude has not; used by bench/ alone */ \
-  X(gemm_h100_500w, 0.605, "fit: torchtitan") \
-  X(fp8_h100_500w, 0.518, "fit: torchtitan") \
-  X(gemm_b200_limited, 0.438, "fit: SimuMax, torchao") \
-  X(fp8_b200_limited, 0.251, "fit: torchao") \
+  X(gemm_h100_500w, 0.601, "fit: torchtitan") \
+  X(fp8_h100_500w, 0.533, "fit: torchtitan") \
+  X(gemm_b200_limited, 0.429, "fit: SimuMax, torchao") \
+  X(fp8_b200_limited, 0.289, "fit: torchao") \
   /* Attention */ \
   X(attention_backward_flops, 2.5, "fixed: flash attention computes the scores again") \
   X(attention_backward, 0.85, "fixed: of the forward's efficiency") \
+  X(attention_fp8, 1.3, "fit: of the 16-bit rate; Bridge from 26.06") \
   X(unfused_product, 0.65, "fixed: batched products, of the architecture's") \
-  X(unfused_bytes, 0.937, "fit: of 11 bytes a score; vTrain, SC21, Korthikanti") \
-  X(cp_torch, 1.6, "fit: attention's time with cp > 2; torchtitan") \
+  X(unfused_bytes, 0.915, "fit: of 11 bytes a score; vTrain, SC21, Korthikanti") \
+  X(cp_torch, 1.53, "fit: attention's time with cp > 2; torchtitan") \
   /* Memory-bound ops */ \
   X(bandwidth, 0.70, "fixed: of the data sheet's HBM bandwidth") \
-  X(eager, 3.1, "fit: of the traffic, where PyTorch does not compile; torchtitan") \
-  X(routed_fused, 0.439, "fit: of a routed row's traffic (34 B an element); Bridge from 26.06") \
-  X(routed, 1.22, "fit: the same, separate kernels; Bridge, SimuMax") \
-  X(expert_bias, 31.4, "fit: bytes an output element of an expert's linear with a bias; Bridge, GPT-OSS") \
-  X(expert_bias_fused, 0.548, "fit: of it, where fused; Bridge, GPT-OSS from 26.06") \
+  X(eager, 3.07, "fit: of the traffic, where PyTorch does not compile; torchtitan") \
+  X(routed_fused, 0.576, "fit: of a routed row's traffic (34 B an element); Bridge from 26.06") \
+  X(routed, 1.11, "fit: the same, separate kernels; Bridge, SimuMax") \
+  X(expert_bias, 31.6, "fit: bytes an output element of an expert's linear with a bias; Bridge, GPT-OSS") \
+  X(expert_bias_fused, 0.519, "fit: of it, where fused; Bridge, GPT-OSS from 26.06") \
   /* Links */ \
   X(nvlink, 0.75, "fixed: SimuMax measured 0.67 to 0.74 on a B200") \
   X(all_to_all, 0.60, "fixed: SimuMax measured 0.60 on a B200") \
   X(nic, 0.80, "assumed") \
   X(pcie, 25e9, "assumed: B/s where no NVLink joins the GPUs") \
   X(default_nic, 25e9, "assumed: B/s a GPU where nothing is declared") \
-  X(alpha, 2.7e-05, "fit: seconds a collective; did not move from its prior") \
-  X(beta, 4.46e-07, "fit: seconds a further peer; did not move from its prior") \
-  X(regather, 0.874, "fit: exposed share of sp's second gather; SimuMax") \
-  X(tp_overlapped, 0.504, "fit: exposed share of tp's traffic; NeMo launcher, async TP of torchtitan") \
-  X(experts_exposed, 0.0893, "fit: of an all-to-all within a domain; Bridge") \
-  X(experts_exposed_nic, 0.487, "fit: of an all-to-all across domains; Bridge") \
+  X(alpha, 2.5e-5, "assumed: seconds a collective; a fit leaves it where it starts or trades it for other fixed times") \
+  X(beta, 1e-6, "assumed: seconds a further peer; the same") \
+  X(regather, 0.5, "assumed: exposed share of sp's second gather, beside one of two products") \
+  X(tp_overlapped, 0.543, "fit: exposed share of tp's traffic; NeMo launcher, async TP of torchtitan") \
+  X(experts_exposed, 0.175, "fit: of an all-to-all within a domain; Bridge") \
+  X(experts_exposed_nic, 0.616, "fit: of an all-to-all across domains; Bridge") \
+  X(ep_overlapped, 0.141, "fit: of either, beside another micro-batch; Bridge") \
   X(ring_hidden, 0.5, "fixed: of attention, behind cp's ring") \
   /* Data parallelism */ \
-  X(overlap_dp, 0.112, "fit: of a micro-batch's backward or forward") \
-  X(overlap_fsdp, 0.799, "fit: of a micro-batch; llm-foundry, torchtitan, torchao") \
+  X(overlap_dp, 0.217, "fit: of a micro-batch's backward or forward") \
+  X(overlap_fsdp, 0.893, "fit: of a micro-batch; llm-foundry, torchtitan, torchao") \
   X(bucket, 40e6, "fixed: parameters a bucket (Megatron's default)") \
   /* The host: least time of a layer's forward, and again of its backward */ \
   X(host_blend, 4, "fixed: (gpu^n + host^n)^(1/n); the two hide behind one another but for what is uneven") \
-  X(host_layer, 0.000814, "fit: Bridge, Automodel") \
-  X(host_experts, 0.00515, "fit: a mixture of experts, added; Bridge, Automodel") \
-  X(host_legacy, 0.000951, "fit: Megatron-LM of 2021-22; vTrain") \
-  X(host_legacy_tp, 3e-05, "fit: added with tp > 1; vTrain") \
-  X(host_legacy_tp8, 0.000631, "fit: times (tp / 8)^2, added; vTrain") \
+  X(host_op, 5.15e-05, "fit: an op of the model, and each expert that a rank holds; Bridge, Automodel") \
+  X(host_counts, 0.00449, "fit: added where the host waits for the rows of each expert (no capacity, not HybridEP); Bridge") \
+  X(host_legacy, 0.000922, "fit: Megatron-LM of 2021-22; vTrain") \
+  X(host_legacy_tp, 4.44e-05, "fit: added with tp > 1; vTrain") \
+  X(host_legacy_tp8, 0.000633, "fit: times (tp / 8)^2, added; vTrain") \
   /* Pipeline */ \
   X(interleaved_sends, 0.3, "fixed: exposed share of each chunk's sends") \
-  X(legacy_send, 0.00275, "fit: seconds a micro-batch and stage, of Megatron-LM of 2021-22; vTrain") \
+  X(legacy_send, 0.00264, "fit: seconds a micro-batch and stage, of Megatron-LM of 2021-22; vTrain") \
   /* Optimizer and what a step takes besides */ \
   X(optimizer_bytes, 30, "fixed: B a parameter of the shard") \
   X(gradient_bytes, 8, "fixed: B a parameter where gradients are whole") \
-  X(step_megatron, 0.00223, "fit: seconds a step; Bridge, SimuMax, vTrain, SC21") \
-  X(step_torch, 0.185, "fit: seconds a step; torchtitan, torchao, Automodel") \
-  X(step_2023, 0.0644, "fit: seconds a step; llm-foundry") \
+  X(step_megatron, 5e-3, "assumed: seconds a step, a few waits of the host; a fit takes 2 or 23 ms, by which sources it sees") \
+  X(step_torch, 0.184, "fit: seconds a step; torchtitan, torchao, Automodel") \
+  X(step_2023, 0.0632, "fit: seconds a step; llm-foundry") \
   X(offload_bytes, 6, "fixed: gradient to the host, parameter back") \
   X(host_update, 28, "assumed: B a parameter of host traffic") \
   X(host_bandwidth, 200e9, "assumed: B/s a node")
@@ -105,9 +108,6 @@ struct TimeConstants {
   PLIMSOLL_TIME_CONSTANTS(X)
 #undef X
 };
-
-/// What the program uses.
-inline constexpr TimeConstants kTimeConstants{};
 
 /// A tile of a matrix product's kernel.
 struct Tile {
@@ -123,9 +123,5 @@ inline constexpr std::pair<std::int64_t, std::int64_t> kZeroBubbleH1{1, 3};
 /// (p - 1)(F&B + B - 3W) of half a stage's chunks, where F = W = B / 2 and F&B hides nothing;
 /// DualPipe README.
 inline constexpr std::pair<std::int64_t, std::int64_t> kDualPipeV{1, 3};
-
-namespace time_constants {
-inline constexpr double kTie = 0.05;  ///< predicted differences below it are ties; TIME.md §8
-}
 
 }  // namespace plimsoll

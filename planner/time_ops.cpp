@@ -24,8 +24,7 @@ constexpr double kUnitsAmpere = 108, kUnitsHopper = 132, kUnitsBlackwell = 148, 
 
 Architecture hopper(const TimePath& path, const TimeConstants& c) {
   double attention = c.attention_hopper;
-  if (path.torch && path.kernels == TimePath::Kernels::current)
-    attention = c.attention_hopper_torch;
+  if (path.torch && path.kernels == TimePath::Kernels::current) attention *= c.attention_torch;
   if (path.kernels == TimePath::Kernels::y2023) attention = c.attention_2023_hopper;
   return {c.gemm_hopper, c.fp8_hopper, attention, kUnitsHopper};
 }
@@ -39,8 +38,9 @@ Architecture architecture_of(const Gpu& gpu, const TimePath& path, const TimeCon
   if (gpu.sm == 90) return hopper(path, c);
   if (gpu.sm == 100 || gpu.sm == 103) {
     const double ultra = gpu.sm == 103 ? c.blackwell_ultra : 1;
-    return {c.gemm_blackwell * ultra, c.fp8_blackwell * ultra, c.attention_blackwell * ultra,
-            kUnitsBlackwell};
+    const bool torch = path.torch && path.kernels == TimePath::Kernels::current;
+    return {c.gemm_blackwell * ultra, c.fp8_blackwell * ultra,
+            c.attention_blackwell * ultra * (torch ? c.attention_torch : 1), kUnitsBlackwell};
   }
   return {c.gemm_consumer, c.fp8_consumer, c.attention_consumer, kUnitsConsumer};
 }
@@ -107,9 +107,8 @@ double together(double gpu, double host, double n) {
 
 double SegmentTime::total(RecomputeMode mode) const {
   const double again = mode < recompute.size() ? recompute[mode] : 0;
-  // Full recomputation launches the forward's kernels a second time.
-  const double launches = mode == kFullRecompute ? 2 * host : host;
-  return together(forward, host, blend) + together(backward + again, launches, blend);
+  const double launches = mode < host_again.size() ? host_again[mode] : 0;
+  return together(forward, host, blend) + together(backward + again, host + launches, blend);
 }
 
 SegmentTimer::SegmentTimer(const Problem& problem, const TimeConstants& constants)
@@ -158,7 +157,10 @@ SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Pr
       t.top_k = static_cast<double>(std::max<std::int64_t>(program.ops[op.experts].top_k, 1));
     t.in_experts = op.experts != kNone;
     t.biased = op.weights.size() > 1;
-    out.has_experts = out.has_experts || op.kind == OpKind::experts;
+    if (op.kind == OpKind::experts) {
+      out.experts = static_cast<double>(op.count);
+      out.counted = op.capacity.is_zero();
+    }
     ops::Variant variant = problem.inventory.facts.variant;
     for (const WeightId w : op.weights) {
       const Weight& weight = program.weights[w];
@@ -183,6 +185,7 @@ SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Pr
       width = shapes.pool().add(width, rule.products.front().n);
       out.ops[index].products.front().n = slot(width);
     } else {
+      ++out.launches;
       for (const ops::Product& p : rule.products)
         t.products.push_back({slot(p.m), slot(p.n), slot(p.k), slot(p.count)});
       if (joins) readers[op.inputs.front()] = {out.ops.size(), rule.products.front().n};
@@ -192,8 +195,10 @@ SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Pr
     t.bytes_backward = slot(rule.bytes_backward);
     out.flops.push_back(slot(rule.flops_forward));
     out.flops.push_back(slot(rule.flops_backward));
-    for (const ops::Collective& c : rule.forward_collectives)
+    for (const ops::Collective& c : rule.forward_collectives) {
       t.forward.push_back({c.kind, c.group, slot(c.bytes)});
+      if (c.group == ops::Group::tp) ++out.tp_collectives;
+    }
     for (const ops::Collective& c : rule.backward_collectives) {
       // Sequence parallelism gathers a column-split op's input a second time for the weight
       // gradient; that gather runs beside the product of the input gradient.
@@ -255,7 +260,9 @@ double SegmentTimer::traffic(const Traffic& c, const TimedOp& op, const TimeKey&
     case ops::CollectiveKind::all_reduce:
       return 2 * links.ring(bytes, n, stride) * exposed;
     case ops::CollectiveKind::all_to_all:
-      return links.all_to_all(bytes, n, stride, op.top_k);
+      return links.all_to_all(bytes, n, stride, op.top_k,
+                              path_.dispatch != TimePath::Dispatch::alltoall) *
+             (path_.ep_overlap ? constants_.ep_overlapped : 1);
     case ops::CollectiveKind::ring:
       return std::max(0.0, links.ring(bytes, n, stride) - hide);
   }
@@ -274,8 +281,15 @@ double SegmentTimer::traffic_factor(const TimedOp& op) const {
 /// What the host needs to launch a layer's forward.
 double SegmentTimer::host_time(const TimedSegment& s, const TimeKey& key) const {
   if (!s.is_layer || path_.launch == TimePath::Launch::graphs) return 0;
-  if (path_.launch == TimePath::Launch::kernels)
-    return constants_.host_layer + (s.has_experts ? constants_.host_experts : 0);
+  if (path_.launch != TimePath::Launch::legacy) {
+    // tp's collectives are launched too, and each expert as if it were an op.
+    double launches = 0;
+    if (path_.launch == TimePath::Launch::kernels)
+      launches = s.launches + (key.tp > 1 ? s.tp_collectives : 0);
+    if (s.experts > 0) launches += std::max(1.0, s.experts / static_cast<double>(key.ep));
+    const bool waits = s.counted && path_.dispatch != TimePath::Dispatch::hybridep;
+    return constants_.host_op * launches + (waits ? constants_.host_counts : 0);
+  }
   const double eighth = static_cast<double>(key.tp) / 8;
   return constants_.host_legacy +
          (key.tp > 1 ? constants_.host_legacy_tp + constants_.host_legacy_tp8 * eighth * eighth
@@ -312,6 +326,7 @@ SegmentTimer::Cost SegmentTimer::cost(const TimedOp& op, const TimeKey& key, con
                             ? rates.flops * rates.architecture.gemm * constants_.unfused_product
                             : rates.flops * rates.architecture.attention;
     out.attention_forward = flops / rate;
+    if (path_.fp8_attention) out.attention_forward /= constants_.attention_fp8;
     if (path_.torch && key.cp > 2) out.attention_forward *= constants_.cp_torch;
     attention_backward = path_.unfused ? 2 * out.attention_forward
                                        : constants_.attention_backward_flops *
@@ -354,6 +369,12 @@ std::vector<SegmentTime> SegmentTimer::times(const TimeKey& key, const Rates& ra
         if (op.again[mode]) t.recompute[mode] += c.forward;
     }
     t.host = host_time(s, key);
+    t.host_again.assign(modes_, 0);
+    t.host_again[kFullRecompute] = t.host;
+    if (path_.launch == TimePath::Launch::kernels)
+      for (std::size_t mode = kFullRecompute + 1; mode < modes_; ++mode)
+        for (const TimedOp& op : s.ops)
+          if (op.again[mode]) t.host_again[mode] += constants_.host_op;
     t.blend = constants_.host_blend;
     for (const Slot i : s.dense) t.parameters.dense += values_[i];
     for (const Slot i : s.expert) t.parameters.expert += values_[i];

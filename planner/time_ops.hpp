@@ -59,6 +59,7 @@ struct SegmentTime {
   double tp = 0, cp = 0, ep = 0;     ///< the part of both that is communication
   std::vector<double> recompute;     ///< by mode: added to backward
   double host = 0;                   ///< what launching a forward takes
+  std::vector<double> host_again;    ///< by mode: added for the backward's
   double blend = 1;                  ///< TimeConstants::host_blend
   Parameters parameters;
   double total(RecomputeMode mode) const;  ///< forward and backward, the host counted
@@ -106,7 +107,11 @@ class SegmentTimer {
   };
   struct TimedSegment {
     std::vector<TimedOp> ops;
-    bool is_layer = false, has_experts = false;
+    bool is_layer = false;
+    double experts = 0;         ///< of the mixture in it
+    bool counted = false;       ///< no capacity tells how many rows each expert gets
+    double tp_collectives = 0;  ///< of forward
+    double launches = 0;        ///< ops, fused linears once
     std::vector<Slot> dense, expert, frozen_dense, frozen_expert;  ///< parameter counts
     std::vector<Slot> flops;                                       ///< forward, backward
     std::int64_t times = 1;  ///< segments of this class in the model

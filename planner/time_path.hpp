@@ -9,21 +9,27 @@
 
 /// How a job's stack runs its ops, as far as its time goes. A stack says so in params of its
 /// `framework` (lang/prelude/frameworks.plan), which a job may set: `launch`, `moe_kernels`,
-/// `tp_overlap`, `fp8_recipe`, `kernels`, `compile`.
+/// `dispatcher`, `tp_overlap`, `moe_overlap`, `fp8_recipe`, `fp8_attention`, `kernels`, `compile`.
 namespace plimsoll {
 
 struct TimePath {
-  /// Who starts the kernels: Python, one by one; CUDA graphs; Megatron-LM of 2021-22.
-  enum class Launch : std::uint8_t { kernels, graphs, legacy } launch = Launch::kernels;
+  /// Who starts the kernels: Python, one by one; CUDA graphs, of all or of all but the experts;
+  /// Megatron-LM of 2021-22.
+  enum class Launch : std::uint8_t { kernels, partial, graphs, legacy } launch = Launch::kernels;
   /// Of which years, and whose, the attention kernels and the trainer are.
   enum class Kernels : std::uint8_t { current, y2023, te } kernels = Kernels::current;
   bool fused_experts = false;  ///< one kernel for an expert's products and activation
-  bool tp_overlap = false;     ///< tp's traffic runs beside the products that need it
-  bool rowwise = false;        ///< fp8 products with a scale a row
-  bool torch = false;          ///< a trainer of PyTorch's own, not Megatron
-  bool eager = false;          ///< of those, not compiled
-  bool unfused = false;        ///< attention in separate kernels
-  std::string precision;       ///< of the job
+  /// How rows get to their experts. DeepEP and HybridEP sort them on their way and send a token
+  /// once to a node; the host waits for the counts of all but HybridEP.
+  enum class Dispatch : std::uint8_t { alltoall, deepep, hybridep } dispatch = Dispatch::alltoall;
+  bool tp_overlap = false;  ///< tp's traffic runs beside the products that need it
+  bool ep_overlap = false;  ///< ep's traffic runs beside another micro-batch
+  bool fp8_attention = false;
+  bool rowwise = false;   ///< fp8 products with a scale a row
+  bool torch = false;     ///< a trainer of PyTorch's own, not Megatron
+  bool eager = false;     ///< of those, not compiled
+  bool unfused = false;   ///< attention in separate kernels
+  std::string precision;  ///< of the job
 };
 
 TimePath time_path(const Problem&);

@@ -100,6 +100,47 @@ TEST_CASE("what costs more takes longer", "[time]") {
   }
 }
 
+/// The step of a mixture of experts over four nodes, as a job with \a said runs it.
+std::int64_t mixture(const std::string& said) {
+  const World world(fmt::format(R"(
+cluster pod {{ gpu = h100_sxm  nodes = 4  gpus_per_node = 8 }}
+model m = decoder {{ layers = 8  hidden = 2048  heads = 16  ffn = 6144  vocab = 32000  experts = 64  top_k = 8  expert_ffn = 768 }}
+train job {{ model = m  cluster = pod  seq = 4Ki  batch = 256  {} }}
+)",
+                                said));
+  Clock clock(*world);
+  Layout l = layout(*world, 1, 1);
+  l.ep = 32;
+  return ns(clock, *world, l);
+}
+
+TEST_CASE("how a mixture of experts runs is told in its time", "[time]") {
+  CHECK(mixture("launch = graphs") < mixture("launch = partial"));
+  CHECK(mixture("launch = partial") < mixture("launch = kernels"));
+  CHECK(mixture("launch = graphs  moe_kernels = fused") < mixture("launch = graphs"));
+  CHECK(mixture("launch = graphs  moe_overlap = true") < mixture("launch = graphs"));
+  // A token goes to eight experts on four nodes: once to each of these, or to every expert.
+  CHECK(mixture("launch = graphs  dispatcher = deepep") < mixture("launch = graphs"));
+  CHECK(mixture("launch = graphs  dispatcher = deepep") ==
+        mixture("launch = graphs  dispatcher = hybridep"));
+  // Only HybridEP spares the host the wait for how many rows each expert gets.
+  CHECK(mixture("dispatcher = hybridep") < mixture("dispatcher = deepep"));
+  CHECK(mixture("launch = graphs  precision = fp8  fp8_attention = true") <
+        mixture("launch = graphs  precision = fp8"));
+}
+
+TEST_CASE("constants that changed are seen once a clock is told", "[time]") {
+  const World world(kPod);
+  TimeConstants constants;
+  Clock clock(*world, constants);
+  const Layout l = layout(*world, 2, 2);
+  const std::int64_t before = clock.step(l).nanoseconds;
+  constants.gemm_hopper /= 2;
+  clock.recalibrate();
+  CHECK(clock.step(l).nanoseconds > before);
+  CHECK(clock.step(l).nanoseconds == Clock(*world, constants).step(l).nanoseconds);
+}
+
 TEST_CASE("the parts of a step add up to it", "[time]") {
   const World world(kPod);
   Clock clock(*world);
