@@ -5,13 +5,9 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <tuple>
 
 #include "lang/diagnostics.hpp"
-#include "planner/inner.hpp"
-#include "planner/judge.hpp"
 #include "planner/smallest_core.hpp"
-#include "planner/space.hpp"
 #include "planner/thrifty.hpp"
 
 namespace plimsoll {
@@ -28,12 +24,7 @@ struct Thing {
 class Clash {
  public:
   explicit Clash(const Problem& problem)
-      : original_(problem),
-        job_(*problem.job),
-        problem_(problem),
-        clock_(problem_),
-        pricer_(problem_) {
-    problem_.job = &job_;
+      : original_(problem), problem_(problem), clock_(problem_), pricer_(problem_) {
     collect();
   }
 
@@ -44,16 +35,29 @@ class Clash {
   CoreItem item(const Thing&, const std::optional<StageBill>&) const;
 
  private:
+  /// The job with some of the requirements and pins alone, and its thriftiest layouts. Stays where
+  /// it is: the judge points into the job.
+  struct Case {
+    Job job;
+    Diagnostics ignored;  // compile() has reported what is wrong with conditions
+    std::optional<Judge> judge;
+    std::optional<Space> space;
+    std::vector<Layout> layouts;
+    std::size_t held = 0;  ///< the layout that held last, which may hold again
+  };
+
   void collect();
-  void choose(const std::vector<bool>& chosen);
-  bool fits(const Layout&, Judge&, Space&);
+  Case& choose(const std::vector<bool>& chosen);
+  void fill(Case&, const std::vector<bool>& lines);
+  bool fits(const Layout&, Case&);
+  Inner& inner();
 
   const Problem& original_;
-  Job job_;          ///< with the chosen requirements and pins alone
-  Problem problem_;  ///< of job_
+  Problem problem_;  ///< of the case at hand
   Clock clock_;
   Pricer pricer_;
-  std::map<CategoryMask, std::unique_ptr<Inner>> inner_;  ///< by what counts
+  std::map<CategoryMask, std::unique_ptr<Inner>> inner_;      ///< by what counts
+  std::map<std::vector<bool>, std::unique_ptr<Case>> cases_;  ///< by requirements and pins
   CategoryMask counted_ = kEverything;
   std::vector<Thing> things_;
 };
@@ -70,98 +74,90 @@ void Clash::collect() {
     if (used[c]) things_.push_back({Thing::category, c, ""});
 }
 
-void Clash::choose(const std::vector<bool>& chosen) {
-  job_ = *original_.job;
-  job_.prefer.clear();
-  job_.objective = {};
+Clash::Case& Clash::choose(const std::vector<bool>& chosen) {
   counted_ = kEverything;
-  std::vector<bool> kept(job_.require.size(), true);
+  std::vector<bool> lines;
   for (std::size_t i = 0; i < things_.size(); ++i) {
-    if (chosen[i]) continue;
-    switch (things_[i].kind) {
-      case Thing::requirement:
-        kept[things_[i].index] = false;
-        break;
-      case Thing::pin:
-        job_.layout.erase(things_[i].variable);
-        break;
-      case Thing::category:
-        counted_ &= ~(CategoryMask{1} << things_[i].index);
-    }
+    if (things_[i].kind != Thing::category)
+      lines.push_back(chosen[i]);
+    else if (!chosen[i])
+      counted_ &= ~(CategoryMask{1} << things_[i].index);
+  }
+  auto [at, fresh] = cases_.try_emplace(lines);
+  if (fresh) at->second = std::make_unique<Case>();
+  problem_.job = &at->second->job;
+  if (fresh) fill(*at->second, lines);
+  return *at->second;
+}
+
+void Clash::fill(Case& c, const std::vector<bool>& lines) {
+  c.job = *original_.job;
+  c.job.prefer.clear();
+  c.job.objective = {};
+  std::vector<bool> kept(c.job.require.size(), true);
+  // Categories come last among the things.
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i]) continue;
+    if (things_[i].kind == Thing::requirement)
+      kept[things_[i].index] = false;
+    else
+      c.job.layout.erase(things_[i].variable);
   }
   std::vector<Condition> require;
   for (std::size_t i = 0; i < kept.size(); ++i)
-    if (kept[i]) require.push_back(original_.job->require[i]);
-  job_.require = std::move(require);
+    if (kept[i]) require.push_back(c.job.require[i]);
+  c.job.require = std::move(require);
+  c.judge.emplace(problem_, pricer_, c.ignored);
+  c.space.emplace(problem_, *c.judge);
+  thrifty_layouts(*c.space, [&](const Layout& l) {
+    c.layouts.push_back(l);
+    return true;
+  });
+}
+
+Inner& Clash::inner() {
   auto& inner = inner_[counted_];
   if (!inner) inner = std::make_unique<Inner>(problem_, clock_, counted_);
+  return *inner;
 }
 
 /// Does some way of dealing the layers fit, in the time that is required?
-bool Clash::fits(const Layout& l, Judge& judge, Space& space) {
-  Inner& inner = *inner_[counted_];
-  space.set_env(l);
-  const auto memory = static_cast<std::int64_t>(usable_memory(problem_, l, 0));
-  const std::int64_t cap = judge.memory_cap(space.env(), memory, 0);
-  if (cap < 0) return false;
-  // With unlike memories each stage has its own.
-  inner.set(l, l.stage_pool.empty() ? cap : Inner::kNoLimit);
-  if (!judge.bounds_time()) return can_fit(inner);
-  const auto fastest = solve(inner, problem_);
-  if (!fastest) return false;
-  Priced p;
-  p.layout = with_lists(l, *fastest);
-  p.time = clock_.step(p.layout);
-  judge.set_derived(p, space.env());
-  return judge.in_time(space.env());
+bool Clash::fits(const Layout& l, Case& c) {
+  try {
+    Env& env = c.space->env();
+    c.space->set_env(l);
+    if (!set_within_memory(inner(), problem_, l, *c.judge, env)) return false;
+    if (!c.judge->bounds_time()) return can_fit(inner());
+    const auto fastest = solve(inner(), problem_);
+    if (!fastest) return false;
+    Priced p;
+    p.layout = with_lists(l, *fastest);
+    p.time = clock_.step(p.layout);
+    c.judge->set_derived(p, env);
+    return c.judge->in_time(env);
+  } catch (const ArithmeticError&) {
+    return false;  // it has no price; another may
+  }
 }
 
 bool Clash::can_hold(const std::vector<bool>& chosen) {
-  choose(chosen);
-  Diagnostics ignored;  // compile() has reported what is wrong with conditions
-  Judge judge(problem_, pricer_, ignored);
-  Space space(problem_, judge);
-  bool found = false;
-  thrifty_layouts(space, [&](const Layout& l) {
-    try {
-      found = fits(l, judge, space);
-    } catch (const ArithmeticError&) {
-      // It has no price; another may.
+  Case& c = choose(chosen);
+  if (c.layouts.empty()) return false;
+  if (fits(c.layouts[c.held], c)) return true;
+  for (std::size_t i = 0; i < c.layouts.size(); ++i)
+    if (i != c.held && fits(c.layouts[i], c)) {
+      c.held = i;
+      return true;
     }
-    return !found;
-  });
-  return found;
+  return false;
 }
 
 std::optional<Layout> Clash::nearest(const std::vector<bool>& chosen, Int128& over) {
-  choose(chosen);
-  Diagnostics ignored;
-  Judge judge(problem_, pricer_, ignored);
-  Space space(problem_, judge);
-  Inner& inner = *inner_[counted_];
-  std::optional<Layout> best;
-  std::int64_t below = Inner::kNoLimit;
-  thrifty_layouts(space, [&](const Layout& l) {
-    try {
-      const auto least = solve_for_peak(inner, problem_, l, below);
-      if (!least) return true;
-      std::int64_t peak = 0, offset = 0;
-      for (std::int64_t i = 0; i < l.pp; ++i) {
-        const auto k = static_cast<std::size_t>(i);
-        const std::int64_t count = least->stage_layers[k] / l.vpp;
-        const std::int64_t again = least->recompute_layers.empty() ? 0 : least->recompute_layers[k];
-        peak = std::max(peak, inner.bytes(i, offset, count, again));
-        offset += count;
-      }
-      below = peak - 1;
-      best = with_lists(l, *least);
-      over = peak - usable_memory(problem_, l, 0);
-    } catch (const ArithmeticError&) {
-      // It has no price; another may.
-    }
-    return true;
-  });
-  return best;
+  Case& c = choose(chosen);
+  const auto least = least_of_all(inner(), problem_, *c.space);
+  if (!least) return std::nullopt;
+  over = least->bytes - usable_memory(problem_, least->layout, 0);
+  return least->layout;
 }
 
 CoreItem Clash::item(const Thing& thing, const std::optional<StageBill>& stage) const {
@@ -189,13 +185,57 @@ CoreItem Clash::item(const Thing& thing, const std::optional<StageBill>& stage) 
     case Thing::category:
       out.name = std::string(name(static_cast<Category>(thing.index)));
       out.bytes = stage ? stage->categories[thing.index] : Int128{0};
+      if (*out.bytes == 0 && original_.job->layout.contains("offload")) {
+        out.name += " in host memory";
+        out.bytes.reset();
+      }
   }
   return out;
 }
 
 }  // namespace
 
+namespace {
+
+/// Of a server: the lines of its job alone. Its memory is told beside the nearest layout.
+void find_serve_clash(const Problem& problem, PlanResult& result,
+                      const std::function<bool()>& stop) {
+  Clash clash(problem);
+  std::vector<Thing> lines;
+  for (const Thing& thing : clash.things())
+    if (thing.kind != Thing::category) lines.push_back(thing);
+  const auto can_serve = [&](const std::vector<bool>& chosen) {
+    Job job = *problem.job;
+    job.prefer.clear();
+    std::vector<Condition> require;
+    for (const Condition& c : problem.job->require)
+      if (c.from_framework) require.push_back(c);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (lines[i].kind == Thing::requirement && chosen[i])
+        require.push_back(problem.job->require[lines[i].index]);
+      if (lines[i].kind == Thing::pin && !chosen[i]) job.layout.erase(lines[i].variable);
+    }
+    job.require = std::move(require);
+    Problem same = problem;
+    same.job = &job;
+    PlanOptions any;
+    any.first_fit = true;
+    any.stop = stop;
+    Diagnostics said;
+    return plan(same, any, said).status != PlanResult::infeasible;
+  };
+  CoreBudget budget;
+  budget.stop = stop;
+  const std::vector<std::int64_t> weights(lines.size(), 1);
+  if (const auto core = smallest_core(weights, can_serve, budget))
+    for (const std::size_t i : core->members)
+      result.core.push_back(clash.item(lines[i], std::nullopt));
+}
+
+}  // namespace
+
 void find_clash(const Problem& problem, PlanResult& result, const std::function<bool()>& stop) {
+  if (problem.job->serve) return find_serve_clash(problem, result, stop);
   Clash clash(problem);
   const std::vector<Thing>& things = clash.things();
   const std::vector<std::int64_t> weights(things.size(), 1);

@@ -46,6 +46,17 @@ Edits::Edits(const Problem& problem, const CompileOptions& options)
   usable_ = !ignored.has_errors() && find(file_, kind_, problem.job->name) != nullptr;
 }
 
+std::optional<Span> Edits::job_field_span(std::string_view field) const {
+  const ast::Declaration* d = find(file_, kind_, problem_.job->name);
+  const ast::Entry* e = d == nullptr ? nullptr : field_of(*d, field);
+  return e == nullptr ? std::nullopt : std::optional(e->span);
+}
+
+std::optional<Span> Edits::declaration_span(std::string_view kind, std::string_view name) const {
+  const ast::Declaration* d = find(file_, kind, name);
+  return d == nullptr ? std::nullopt : std::optional(d->name.span);
+}
+
 std::optional<std::string> Edits::job_field(std::string_view field, std::string_view value) const {
   return with_field(sources_, file_, kind_, problem_.job->name, field, value);
 }

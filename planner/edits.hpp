@@ -34,6 +34,10 @@ class Edits {
   /// False where the job is not in a file that can be changed.
   bool usable() const { return usable_; }
 
+  /// Where a field of the job stands in the file, and where a declaration does.
+  std::optional<Span> job_field_span(std::string_view field) const;
+  std::optional<Span> declaration_span(std::string_view kind, std::string_view name) const;
+
   // The file's whole text with one change made; nullopt where it cannot be made.
   std::optional<std::string> job_field(std::string_view field, std::string_view value) const;
   std::optional<std::string> without_job_field(std::string_view field) const;

@@ -15,6 +15,8 @@ void Priced::set_peak(const Pricer::Peak& peak) {
   peak_bytes = peak.bytes;
   hbm_bytes = peak.bytes + peak.headroom_bytes;
   peak_stage = peak.stage;
+  host_bytes = peak.host_bytes;
+  host_share = peak.host_share;
 }
 
 double Priced::headroom() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/growth.hpp"
 #include "planner/layout.hpp"
 #include "planner/peak.hpp"
 #include "planner/time.hpp"
@@ -42,7 +43,8 @@ struct Priced {
   StepTime time;  ///< zero for a serve job
   Int128 peak_bytes = 0, hbm_bytes = 0;
   std::int64_t peak_stage = 0;
-  Rational value;  ///< of the objective
+  Int128 host_bytes = 0, host_share = 0;  ///< see Pricer::Peak
+  Rational value;                         ///< of the objective
   Rational score;  ///< smaller is better: the value with what unmet preferences add
   std::vector<const Condition*> unmet;  ///< preferences that do not hold
   std::optional<Rational> days, cost;   ///< of the run, where the job says `tokens`
@@ -70,7 +72,7 @@ struct PreferenceCost {
   std::string layout;  ///< describe() of it
   bool proven = true;  ///< the search for it came to its end
   /// By how much the objective is worse where the preference is met than where it need not be, as a
-  /// share of the latter; nullopt where that is not known. Never below 0.
+  /// share of the chosen layout's; nullopt where that is not known. Never below 0.
   std::optional<double> cost;
 };
 
@@ -115,6 +117,7 @@ struct PlanResult {
   /// Why no number of GPUs would do, in words; "" where some might.
   std::string never;
   std::vector<PreferenceCost> preferences;  ///< by price_preferences()
+  std::vector<Growth> growth;               ///< of the best, by growth()
   std::vector<Priced> pareto;               ///< by pareto(); best first
   bool pareto_proven = true;                ///< every search for it came to its end
   std::vector<Relaxation> relaxations;      ///< single changes that were planned again and fit

@@ -9,9 +9,6 @@
 #include "lang/conditions.hpp"
 #include "lang/diagnostics.hpp"
 #include "lang/units.hpp"
-#include "planner/inner.hpp"
-#include "planner/judge.hpp"
-#include "planner/space.hpp"
 #include "planner/stage_cost.hpp"
 #include "planner/thrifty.hpp"
 
@@ -26,11 +23,7 @@ constexpr std::int64_t kEndless = std::int64_t{1} << 40;  ///< ranks that share 
 /// One thrifty layout with its layers dealt so that it fits, priced; nullopt where that cannot be.
 std::optional<Priced> fitted(const Problem& problem, const Layout& outer, Inner& inner,
                              Clock& clock, Pricer& pricer, Judge& judge, Env& env) {
-  const auto memory = static_cast<std::int64_t>(usable_memory(problem, outer, 0));
-  const std::int64_t cap = judge.memory_cap(env, memory, 0);
-  if (cap < 0) return std::nullopt;
-  inner.set(outer, outer.stage_pool.empty() ? cap : Inner::kNoLimit);
-  if (!can_fit(inner)) return std::nullopt;
+  if (!set_within_memory(inner, problem, outer, judge, env) || !can_fit(inner)) return std::nullopt;
   const auto fastest = solve(inner, problem);
   if (!fastest) return std::nullopt;
   Priced p;
@@ -147,7 +140,6 @@ std::optional<Priced> any_fit(const Problem& problem) {
   std::optional<Priced> found;
   thrifty_layouts(space, [&](const Layout& l) {
     try {
-      space.set_env(l);
       found = fitted(problem, l, inner, clock, pricer, judge, space.env());
     } catch (const ArithmeticError&) {
       // It has no price; another may.

@@ -3,7 +3,9 @@
 #include "planner/inner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <optional>
 
 #include "lang/diagnostics.hpp"
 
@@ -27,22 +29,36 @@ struct Contents {
 }  // namespace
 
 struct Inner::Impl {
+  static constexpr std::int64_t kNoLimit = Inner::kNoLimit;
+
   /// What is known of a content on the outer layout at hand.
   struct Timed {
     std::uint32_t stamp = 0;
     StageTime time;  ///< nothing recomputed, or all layers in the framework's mode
   };
   struct Sums {
-    std::uint32_t stamp = 0;
-    StaticSums sums;
-  };
-  struct Chunks {
-    std::uint32_t stamp = 0;
-    std::vector<ChunkCost> chunks;
+    std::uint32_t stamp = 0, whole_stamp = 0;
+    StaticSums standing;  ///< what no micro-batch changes
+    StaticSums whole;
   };
   struct Chosen {
     std::uint32_t stamp = 0;
     StageChoice choice;
+  };
+  /// What is kept from one outer layout to the next, for one standing_id() of the cost model and
+  /// the cap last asked for: the most layers with which what stands fits a stage, and whether that
+  /// of the whole model fits all stages together.
+  struct Standing {
+    std::int64_t cap = -1;
+    std::array<std::int64_t, 3> most = {-1, -1, -1};  ///< first, between, last
+    std::optional<bool> too_much;
+
+    void set_cap(std::int64_t asked) {
+      if (cap == asked) return;
+      cap = asked;
+      most.fill(-1);
+      too_much.reset();
+    }
   };
 
   const Problem& problem;
@@ -54,14 +70,18 @@ struct Inner::Impl {
   Layout outer;
   std::vector<std::int64_t> pinned_layers, pinned_recompute;  ///< by stage; empty: free
   Composition composed;
-  std::vector<std::int64_t> caps;   ///< by stage
+  std::vector<std::int64_t> caps;       ///< by stage
+  std::vector<std::int64_t> host_caps;  ///< likewise, of host memory
+  bool host_limit = true;
   std::vector<std::int64_t> roles;  ///< by stage, counted from 0
   std::int64_t role_count = 1;
   std::uint32_t stamp = 0;
-  std::vector<Timed> timed;                  ///< [content * pools + pool]
-  std::vector<Sums> sums;                    ///< [content * roles + role]
-  std::vector<std::vector<Chunks>> chunked;  ///< likewise, by recomputed layers
-  std::vector<Chosen> chosen;                ///< [content * stages + stage]
+  std::vector<Timed> timed;            ///< [content * pools + pool]
+  std::vector<Sums> sums;              ///< [content * roles + role]
+  std::vector<Chosen> chosen;          ///< [content * stages + stage]
+  std::vector<Standing> standing;      ///< by id
+  Standing* stands = nullptr;          ///< of the layout at hand
+  std::vector<ChunkCost> chunk_costs;  ///< scratch
 
   Impl(const Problem& p, Clock& c, CategoryMask counted)
       : problem(p), clock(c), model(p, counted), index(*p.program, p.inventory) {}
@@ -87,13 +107,21 @@ struct Inner::Impl {
     }
     contents = &table;
     ++stamp;
+    const std::uint32_t id = model.standing_id();
+    if (id >= standing.size()) standing.resize(2 * std::size_t{id} + 1);
+    stands = &standing[id];
     caps.clear();
+    host_caps.clear();
     roles.clear();
     role_count = 1;
     for (std::int64_t i = 0; i < outer.pp; ++i) {
       const Int128 memory = usable_memory(problem, outer, i);
       caps.push_back(beyond_memory ? cap
                                    : static_cast<std::int64_t>(std::min<Int128>(memory, cap)));
+      host_caps.push_back(
+          host_limit && outer.offload.sign() != 0
+              ? static_cast<std::int64_t>(std::min<Int128>(host_share(problem, outer, i), kNoLimit))
+              : kNoLimit);
       const std::int64_t role = model.role(i);
       roles.push_back(role < 0 ? i : role);
       role_count = std::max(role_count, roles.back() + 1);
@@ -158,36 +186,76 @@ struct Inner::Impl {
     return t.time;
   }
 
+  Sums& sums_of(std::int32_t id, std::int64_t stage) {
+    const std::int64_t role = roles[static_cast<std::size_t>(stage)];
+    Sums& s = slot(sums, id, role_count, role);
+    if (s.stamp == stamp) return s;
+    s.standing = model.standing(stage, contents->list[static_cast<std::size_t>(id)].runs);
+    s.stamp = stamp;
+    return s;
+  }
+
   const StaticSums& statics(std::int32_t id, std::int64_t stage) {
-    Sums& s = slot(sums, id, role_count, roles[static_cast<std::size_t>(stage)]);
-    if (s.stamp != stamp) {
-      s.sums = model.statics(stage, contents->list[static_cast<std::size_t>(id)].runs);
-      s.stamp = stamp;
+    Sums& s = sums_of(id, stage);
+    if (s.whole_stamp != stamp) {
+      s.whole = s.standing;
+      model.add_passing(s.whole, stage, contents->list[static_cast<std::size_t>(id)].runs);
+      s.whole_stamp = stamp;
     }
-    return s.sums;
+    return s.whole;
+  }
+
+  /// Can no stage that holds these layers and more fit, whatever is recomputed?
+  bool hopeless(std::int64_t stage, std::int64_t offset, std::int64_t count) {
+    const std::int32_t id = content(offset, count);
+    const StaticSums& held =
+        model.passing_stays() ? statics(id, stage) : sums_of(id, stage).standing;
+    if (held.host > host_caps[static_cast<std::size_t>(stage)]) return true;
+    const Bytes least = held.between.live > held.update.live ? held.between : held.update;
+    return footprint_of(held, {least.live, least.live}) > caps[static_cast<std::size_t>(stage)];
+  }
+
+  /// Does what stands of the whole model exceed the memories of all stages together? A part of it
+  /// takes no less than its share, since bytes are rounded up.
+  bool too_much() {
+    if (model.standing_by_stage() || contents->round == 0) return false;
+    stands->set_cap(caps.front());
+    const bool alike = outer.stage_pool.empty();
+    if (alike && stands->too_much) return *stands->too_much;
+    Int128 room = 0;
+    for (const std::int64_t cap : caps) room += cap;
+    const StaticSums& held = sums_of(content(0, contents->round), 0).standing;
+    const Bytes least = held.between.live > held.update.live ? held.between : held.update;
+    const bool exceeds = footprint_of(held, {least.live, least.live}) > room;
+    if (alike) stands->too_much = exceeds;
+    return exceeds;
+  }
+
+  /// Of equal layers, the most with which the stage is not hopeless.
+  std::int64_t most_standing(std::int64_t stage) {
+    const std::int64_t round = contents->round, last = outer.pp - 1;
+    const bool known_here =
+        !model.numbered_stages() && !model.passing_stays() && outer.stage_pool.empty();
+    std::int64_t& known = stands->most[stage == 0 ? 0 : stage == last ? 2 : 1];
+    stands->set_cap(caps[static_cast<std::size_t>(stage)]);
+    if (known_here && known >= 0) return known;
+    const std::int64_t least = most_with(round - last, [&](std::int64_t count) {
+      const std::int64_t offset = stage == 0 ? 0 : stage == last ? round - count : 1;
+      return !hopeless(stage, offset, count);
+    });
+    return known_here ? known = least : least;
   }
 
   std::int64_t footprint_of(const StaticSums& held, const Bytes& bytes) const {
     return footprint(problem.inventory, bytes, held.outside).peak;
   }
 
-  /// The chunks of a content of which \a recomputed layers are.
+  /// The chunks of a content of which \a recomputed layers are. Good until the next call.
   const std::vector<ChunkCost>& chunks(std::int32_t id, std::int64_t stage,
                                        std::int64_t recomputed) {
-    std::vector<Chunks>& by_count =
-        slot(chunked, id, role_count, roles[static_cast<std::size_t>(stage)]);
-    if (by_count.size() <= static_cast<std::size_t>(recomputed))
-      by_count.resize(static_cast<std::size_t>(recomputed) + 1);
-    Chunks& out = by_count[static_cast<std::size_t>(recomputed)];
-    if (out.stamp == stamp) return out.chunks;
-    const Contents::Content& c = contents->list[static_cast<std::size_t>(id)];
-    const StaticSums& held = statics(id, stage);
-    out.stamp = stamp;
-    if (outer.recompute == 0 || recomputed == 0)
-      return out.chunks = model.chunks(stage, held, c.runs);
-    return out.chunks = model.chunks(
-               stage, held,
-               CostModel::recompute(c.runs, outer.recompute, recomputed, problem.inventory));
+    model.price_chunks(stage, statics(id, stage), contents->list[static_cast<std::size_t>(id)].runs,
+                       recomputed == 0 ? 0 : outer.recompute, recomputed, chunk_costs);
+    return chunk_costs;
   }
 
   Bytes most(std::int32_t id, std::int64_t stage, std::int64_t recomputed) {
@@ -201,10 +269,16 @@ struct Inner::Impl {
            (pinned_recompute.empty() || !recomputes() || pinned_recompute[i] == recomputed);
   }
 
+  bool fits_host(std::int32_t id, std::int64_t stage) {
+    const std::int64_t cap = host_caps[static_cast<std::size_t>(stage)];
+    return cap == kNoLimit || statics(id, stage).host <= cap;
+  }
+
   /// The least recomputation with which it fits, or -1.
   std::int64_t least_recomputed(std::int32_t id, std::int64_t stage) {
     const std::int64_t cap = caps[static_cast<std::size_t>(stage)];
     const Contents::Content& c = contents->list[static_cast<std::size_t>(id)];
+    if (!fits_host(id, stage)) return -1;
     if (!pinned_recompute.empty() && recomputes()) {
       const std::int64_t r = pinned_recompute[static_cast<std::size_t>(stage)];
       if (r > c.layers || !admits(stage, c.layers, r)) return -1;
@@ -281,7 +355,7 @@ StageChoice Inner::with(std::int64_t stage, std::int64_t offset, std::int64_t co
   const StageTime t = impl_->time(c, r, impl_->pool_of(stage));
   StageChoice out;
   out.fits =
-      impl_->admits(stage, c.layers, r) && r <= c.layers &&
+      impl_->admits(stage, c.layers, r) && r <= c.layers && impl_->fits_host(id, stage) &&
       bytes(stage, offset, count, recomputed) <= impl_->caps[static_cast<std::size_t>(stage)];
   out.recomputed = recomputes() ? recomputed : 0;
   out.pace = t.pace;
@@ -290,11 +364,17 @@ StageChoice Inner::with(std::int64_t stage, std::int64_t offset, std::int64_t co
 }
 
 bool Inner::hopeless(std::int64_t stage, std::int64_t offset, std::int64_t count) {
-  const StaticSums& held = impl_->statics(impl_->content(offset, count), stage);
-  const Bytes least = held.between.live > held.update.live ? held.between : held.update;
-  return impl_->footprint_of(held, {least.live, least.live}) >
-         impl_->caps[static_cast<std::size_t>(stage)];
+  return impl_->hopeless(stage, offset, count);
 }
+
+std::int64_t Inner::most_standing(std::int64_t stage) { return impl_->most_standing(stage); }
+void Inner::limit_host(bool limit) {
+  if (impl_->host_limit != limit) impl_->standing.clear();
+  impl_->host_limit = limit;
+}
+bool Inner::too_much() { return impl_->too_much(); }
+bool Inner::unlike_memories() const { return !impl_->outer.stage_pool.empty(); }
+bool Inner::numbered_stages() const { return impl_->model.numbered_stages(); }
 
 std::int64_t Inner::least_pace(std::int64_t stage, std::int64_t offset, std::int64_t count) {
   return impl_->base_time(impl_->content(offset, count), impl_->pool_of(stage)).pace;

@@ -43,6 +43,10 @@ class Inner {
   /// The same with \a cap in place of the GPUs' memory.
   void set_beyond_memory(const Layout& outer, std::int64_t cap);
 
+  /// Does it matter that offloaded states fit the ranks' shares of host memory? It does unless a
+  /// caller asks what would be if it did not.
+  void limit_host(bool);
+
   std::int64_t stages() const;
   std::int64_t chunks() const;
   std::int64_t round_layers() const;  ///< 0: the layers do not divide over the chunks
@@ -60,6 +64,16 @@ class Inner {
                    std::int64_t recomputed);
   /// Can no stage that holds these layers and more fit, whatever is recomputed?
   bool hopeless(std::int64_t stage, std::int64_t offset, std::int64_t count);
+  /// Does what stands (weights, gradients, states …) exceed the stages' memories, however the
+  /// layers are dealt?
+  bool too_much();
+  /// Where uniform(): the most layers a round with which the stage is not hopeless, leaving one to
+  /// each other stage.
+  std::int64_t most_standing(std::int64_t stage);
+  /// Do stages between the first and the last differ in what they must hold?
+  bool numbered_stages() const;
+  /// Are they on GPUs of unlike pools?
+  bool unlike_memories() const;
   /// ns of one micro-batch of it with nothing recomputed.
   std::int64_t least_pace(std::int64_t stage, std::int64_t offset, std::int64_t count);
   /// Peak bytes of it, all that peak() counts.
@@ -70,6 +84,20 @@ class Inner {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// The most, up to \a most, of which something holds that holds of fewer too; 0 where of none.
+template <class Holds>
+std::int64_t most_with(std::int64_t most, const Holds& holds) {
+  std::int64_t least = 0;
+  while (least < most) {
+    const std::int64_t middle = least + (most - least + 1) / 2;
+    if (holds(middle))
+      least = middle;
+    else
+      most = middle - 1;
+  }
+  return least;
+}
 
 struct InnerSolution {
   std::vector<std::int64_t> stage_layers, recompute_layers;  ///< the latter empty unless recomputes

@@ -91,37 +91,33 @@ bool Programme::has_room() {
   const auto offset = [&](std::int64_t i, std::int64_t count) {
     return i == 0 ? 0 : i + 1 == stages_ ? round_ - count : std::int64_t{1};
   };
+  std::vector<std::int64_t> most(static_cast<std::size_t>(stages_));
+  std::int64_t room = 0;
+  // What stages can hold of what stands, whatever is recomputed; those between are alike …
+  const bool alike = !inner_.numbered_stages() && !inner_.unlike_memories();
+  const auto collect = [&](const auto& most_of) {
+    room = 0;
+    for (std::int64_t i = 0; i < stages_; ++i) {
+      std::int64_t& n = most[static_cast<std::size_t>(i)];
+      n = alike && i > 1 && i + 1 < stages_ ? most[1] : most_of(i, n);
+      room += n;
+    }
+    return room >= round_;
+  };
+  if (!collect([&](std::int64_t i, std::int64_t) { return inner_.most_standing(i); })) return false;
   // All paces add up to no less than that of one stage with the whole model.
   const bool timed = cutoff_ < Inner::kNoLimit;
   const std::int64_t sum = timed ? inner_.least_pace(0, 0, round_) : 0;
   const auto in_time = [&](std::int64_t pace, std::int64_t tail) {
     return step(pace, std::max(sum, pace), tail) <= cutoff_;
   };
-  // The most layers of a stage of which something holds that holds of fewer too.
-  const auto most_with = [&](std::int64_t most, const auto& holds) {
-    std::int64_t least = 0;
-    while (least < most) {
-      const std::int64_t middle = least + (most - least + 1) / 2;
-      if (holds(middle))
-        least = middle;
-      else
-        most = middle - 1;
-    }
-    return least;
-  };
-  // What a stage can hold as far as its time without recomputation and what stays goes …
-  std::vector<std::int64_t> most(static_cast<std::size_t>(stages_));
-  std::int64_t room = 0;
-  for (std::int64_t i = 0; i < stages_; ++i) {
-    std::int64_t& n = most[static_cast<std::size_t>(i)];
-    n = i > 1 && i + 1 < stages_
-            ? most[1]
-            : most_with(round_ - (stages_ - 1), [&](std::int64_t count) {
-                return (!timed || in_time(inner_.least_pace(i, offset(i, count), count), 0)) &&
-                       !inner_.hopeless(i, offset(i, count), count);
-              });
-    room += n;
-  }
+  // … what they can hold as far as their time without recomputation goes …
+  if (timed && !collect([&](std::int64_t i, std::int64_t limit) {
+        return most_with(limit, [&](std::int64_t count) {
+          return in_time(inner_.least_pace(i, offset(i, count), count), 0);
+        });
+      }))
+    return false;
   // … then what fits with its activations, and in time with what it must recompute: those in front
   // first, since they keep the most micro-batches.
   for (std::int64_t i = 0; i < stages_; ++i)
@@ -192,7 +188,7 @@ void Programme::collect_labels() {
 }
 
 bool Programme::feasible() {
-  if (round_ < stages_ || !has_room()) return false;
+  if (round_ < stages_ || inner_.too_much() || !has_room()) return false;
   collect_options();
   return before_[at(stages_, round_)].reached();
 }
@@ -270,7 +266,7 @@ std::vector<std::int64_t> Programme::first_with(std::int64_t ns) const {
 }
 
 std::optional<InnerSolution> Programme::solve(const std::vector<std::int64_t>& usual) {
-  if (round_ < stages_) return std::nullopt;
+  if (round_ < stages_ || inner_.too_much()) return std::nullopt;
   std::optional<std::int64_t> of_usual;
   if (!usual.empty()) of_usual = time_of(usual);
   if (of_usual) cutoff_ = std::min(cutoff_, *of_usual);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lang/conditions.hpp"
@@ -39,7 +40,7 @@ class Judge {
   /// Requirements that read no more than the variables of \a known and had not been decided with
   /// those of \a before: do they hold? Counts what each turned away.
   bool admits(const Env& env, std::uint64_t known, std::uint64_t before);
-  /// The same, counting nothing.
+  /// The same, turning nothing away.
   bool would_admit(const Env& env, std::uint64_t known, std::uint64_t before) const;
   /// What is derived of a priced layout: peak, headroom, step_time, mfu, days ….
   void set_derived(const Priced&, Env& env) const;
@@ -106,11 +107,14 @@ class Judge {
     Lowered lowered;
     Reach reach = Reach::outer;  ///< of the part that reaches furthest
     std::vector<Part> parts;     ///< they all must hold; empty where there is no expression
-    std::int64_t turned_away = 0;
-    std::int64_t asked = 0;  ///< times; of them, `without_value` for the reason `why`
+    mutable std::int64_t turned_away = 0;
+    mutable std::int64_t asked = 0;  ///< times; of them, `without_value` for the reason `why`
     mutable std::int64_t without_value = 0;
     mutable std::string why = {};
   };
+  /// Of the requirements that are decided with \a known and were not with \a before; nullptr where
+  /// they all hold.
+  const Rule* first_broken(const Env& env, std::uint64_t known, std::uint64_t before) const;
   void classify(Rule&) const;
   void split(Expr, std::vector<Part>&) const;
   Aim aim_of_objective() const;
@@ -134,6 +138,10 @@ class Judge {
 
 /// The requirements of the job (and its framework) that a layout does not meet, for a bill of it.
 std::vector<const Condition*> broken_requirements(const Problem&, const Layout&, const Bill&);
+
+/// Does `bytes("WHAT")` mean an item? "logits" does "logits", and what an op saves: "cross_entropy
+/// logits".
+bool is_called(std::string_view item, std::string_view what);
 
 /// Variables that are known only once a layout is priced.
 std::uint64_t derived_variables();

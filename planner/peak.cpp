@@ -24,10 +24,29 @@ Int128 usable_memory(const Problem& p, const Layout& l, std::int64_t stage) {
   return gpu_of(p, l, stage).memory - p.cluster->occupied;
 }
 
+Int128 host_share(const Problem& p, const Layout& l, std::int64_t stage) {
+  const auto pool = l.stage_pool.empty() ? 0 : l.stage_pool[static_cast<std::size_t>(stage)];
+  if (p.cluster->host_memory <= 0) return Int128{1} << 62;  // check_offload() asks for it
+  return p.cluster->host_memory / std::max<std::int64_t>(p.cluster->pools[pool].gpus_per_node, 1);
+}
+
+namespace {
+// Below these, 64 bits hold a product and a sum.
+constexpr std::int64_t kSmall = std::int64_t{1} << 30, kLargeSum = std::int64_t{1} << 62;
+}  // namespace
+
 Footprint footprint(const Inventory& inventory, const Bytes& bytes, std::int64_t outside) {
   Footprint f;
   f.allocated = inventory.counts_blocks ? bytes.blocks : bytes.live;
-  f.reserved = (Rational(f.allocated) * inventory.reserved_factor).ceil().to_int64();
+  const Rational& factor = inventory.reserved_factor;
+  std::int64_t scaled = 0;
+  if (factor.num() < kSmall && factor.den() < kSmall &&
+      !__builtin_mul_overflow(f.allocated, static_cast<std::int64_t>(factor.num()), &scaled) &&
+      scaled >= 0 && scaled < kLargeSum)
+    f.reserved = (scaled + static_cast<std::int64_t>(factor.den()) - 1) /
+                 static_cast<std::int64_t>(factor.den());
+  else
+    f.reserved = (Rational(f.allocated) * factor).ceil().to_int64();
   f.peak = f.reserved + outside;
   return f;
 }
@@ -46,13 +65,18 @@ Pricer::Peak Pricer::peak(const Layout& l) {
   Peak worst;
   if (p.job->serve) {
     const Bill b = bill(p, l);
-    return {b.peak_bytes, b.peak_stage, b.fits, b.hbm_bytes - b.peak_bytes};
+    return {b.peak_bytes, b.peak_stage, b.fits, b.hbm_bytes - b.peak_bytes, 0, 0};
   }
   impl_->model.set(l);
   for (std::int64_t stage = 0; stage < l.pp; ++stage) {
     std::int64_t outside = 0;
     const Bytes most = impl_->model.most(stage, outside);
     const Int128 bytes = footprint(p.inventory, most, outside).peak;
+    if (l.offload.sign() != 0) {
+      const Int128 host = impl_->model.host_bytes(stage), share = host_share(p, l, stage);
+      if (stage == 0 || share - host < worst.host_share - worst.host_bytes)
+        worst.host_bytes = host, worst.host_share = share;
+    }
     const Int128 left = usable_memory(p, l, stage) - bytes;
     if (stage == 0 || left < worst.headroom_bytes) {
       worst.headroom_bytes = left;
@@ -60,7 +84,7 @@ Pricer::Peak Pricer::peak(const Layout& l) {
       worst.stage = stage;
     }
   }
-  worst.fits = worst.headroom_bytes >= 0;
+  worst.fits = worst.headroom_bytes >= 0 && worst.host_bytes <= worst.host_share;
   return worst;
 }
 

@@ -76,6 +76,9 @@ class Pricer {
     std::int64_t stage = 0;
     bool fits = false;
     Int128 headroom_bytes = 0;  ///< hbm - bytes at the tightest stage
+    /// Of offloaded states: what a rank keeps in host memory, and its share of its node's; of the
+    /// stage where least is left.
+    Int128 host_bytes = 0, host_share = 0;
   };
   Peak peak(const Layout&);
   /// The tightest stage's lines and categories at its peak, without formulas (train jobs).

@@ -250,9 +250,36 @@ std::string values_text(const std::vector<Rational>& values) {
   return out;
 }
 
-void warn_of(const Problem& problem, Question q, std::string_view kind, Diagnostics& diags) {
+/// Adds the variables that an expression names; folding may have taken them out of its value.
+void add_named(const ast::Expr& e, std::vector<Var>& out) {
+  if (e.kind == ast::ExprKind::name)
+    for (std::size_t v = 0; v < kVarCount; ++v)
+      if (name(static_cast<Var>(v)) == e.text &&
+          std::find(out.begin(), out.end(), static_cast<Var>(v)) == out.end())
+        out.push_back(static_cast<Var>(v));
+  for (const ast::Argument& argument : e.args)
+    if (argument.value) add_named(*argument.value, out);
+}
+
+void warn_of(const Problem& problem, const Ranges& ranges, Question q, std::string_view kind,
+             Diagnostics& diags) {
   const std::optional<bool> holds = ever(problem.module->pool(), q);
   const Span at = q.condition->span;
+  std::vector<Var> named;
+  if (q.variables.empty()) add_named(*q.condition->expr, named);
+  std::erase_if(named, [&](Var v) {
+    const auto values = ranges.of(v);
+    return values && values->size() < 2;
+  });
+  if (!q.free && !named.empty()) {
+    const bool always = holds.value_or(true);
+    diags
+        .warning(
+            at, fmt::format("this {} is {} true, whatever {} {}", kind, always ? "always" : "never",
+                            names_of(named), named.size() == 1 ? "is" : "are"))
+        .with_help(always ? "leave it out" : "change it: no layout can meet it");
+    return;
+  }
   if (!q.free) {
     const bool always = holds.value_or(true);
     Diagnostic& warning = diags.warning(
@@ -285,6 +312,18 @@ void warn_of(const Problem& problem, Question q, std::string_view kind, Diagnost
       .with_help(help);
 }
 
+/// Reports numbers of a step that a server does not have, at \a where.
+void check_served(const Problem& problem, std::uint64_t variables, Span where, Diagnostics& diags) {
+  if (!problem.job->serve) return;
+  for (const Var v : {Var::step_time, Var::tokens_per_second, Var::mfu, Var::bubble, Var::days,
+                      Var::cost, Var::microbatches}) {
+    if ((variables & bit(v)) == 0) continue;
+    diags.error(where, fmt::format("'{}' serves: it has no {}", problem.job->name, name(v)))
+        .with_help("a server's plan is by memory: sequences, peak, headroom, gpus");
+    return;
+  }
+}
+
 /// Reports a cost without a price, at \a where.
 void check_price(const Problem& problem, std::uint64_t variables, Span where, Diagnostics& diags) {
   if ((variables & bit(Var::cost)) == 0) return;
@@ -309,68 +348,19 @@ void check_questions(const Problem& problem, Diagnostics& diags) {
     for (const Condition& c : conditions) {
       auto lowered = lower_condition(*problem.module, job, *c.expr, said);
       if (!lowered) continue;
+      check_served(problem, lowered->variables, c.span, diags);
       check_price(problem, lowered->variables, c.span, diags);
       if (c.from_framework) continue;
-      warn_of(problem, ask(ranges, c, std::move(*lowered)), kind, diags);
+      warn_of(problem, ranges, ask(ranges, c, std::move(*lowered)), kind, diags);
     }
   };
   look(job.require, "requirement");
   look(job.prefer, "preference");
   if (job.objective.expr == nullptr) return;
-  if (const auto lowered = lower_number(*problem.module, job, *job.objective.expr, said))
+  if (const auto lowered = lower_number(*problem.module, job, *job.objective.expr, said)) {
+    check_served(problem, lowered->variables, job.objective.span, diags);
     check_price(problem, lowered->variables, job.objective.span, diags);
-}
-
-namespace {
-
-/// Is a layout possible, whatever it needs?
-bool possible(const Problem& problem, const Job& job) {
-  Problem same = problem;
-  same.job = &job;
-  PlanOptions none;
-  none.top = 1;
-  none.budget = 0;
-  Diagnostics said;
-  return plan(same, none, said).space > 0;
-}
-
-CoreItem placed(const Sources& sources, std::string text, Span span) {
-  return {std::move(text),
-          sources[span.file].name(),
-          static_cast<std::int64_t>(sources[span.file].position(span.begin).line),
-          {}};
-}
-
-}  // namespace
-
-std::vector<CoreItem> find_conflict(const Problem& problem) {
-  const Sources& sources = problem.module->sources();
-  Job job = *problem.job;
-  std::vector<CoreItem> core;
-  // Leaving one out makes it possible: it stays, and is part of what clashes.
-  for (const auto& [variable, choice] : problem.job->layout) {
-    if (variable == "seq" || variable == "batch" || variable == "sequences") continue;
-    Job without = job;
-    without.layout.erase(variable);
-    if (!possible(problem, without)) {
-      job = std::move(without);
-      continue;
-    }
-    std::string text(sources.text(choice.span));
-    if (!text.starts_with(variable)) text = variable + " in " + text;
-    core.push_back(placed(sources, std::move(text), choice.span));
   }
-  for (std::size_t i = 0; i < job.require.size();) {
-    Job without = job;
-    without.require.erase(without.require.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!possible(problem, without)) {
-      job = std::move(without);
-      continue;
-    }
-    core.push_back(placed(sources, job.require[i].name, job.require[i].span));
-    ++i;
-  }
-  return core;
 }
 
 }  // namespace plimsoll

@@ -16,8 +16,8 @@ namespace plimsoll {
 void check_questions(const Problem&, Diagnostics&);
 
 /// For a job of which no layout is possible: a smallest set, by leaving out one after the other, of
-/// its pinned and narrowed variables and its requirements that leave nothing together. Empty where
-/// nothing is possible without any of them either.
+/// its pinned and narrowed variables and its requirements that leave nothing together; then its
+/// batch, the number of its GPUs and of its layers, each where another one would do.
 std::vector<CoreItem> find_conflict(const Problem&);
 
 }  // namespace plimsoll

@@ -313,21 +313,16 @@ PlanResult Search::finish(bool complete, double bound) {
 
 /// Where nothing fits: the layout that needs the least memory.
 void Search::find_tightest() {
-  std::int64_t below = Inner::kNoLimit;
-  thrifty_layouts(space_, [&](const Layout& l) {
-    try {
-      const auto least = solve_for_peak(inner_, problem_, l, below);
-      if (!least) return true;
-      Priced p;
-      p.layout = with_lists(l, *least);
-      p.set_peak(pricer_.peak(p.layout));
-      below = static_cast<std::int64_t>(p.peak_bytes) - 1;
-      result_.tightest = std::move(p);
-    } catch (const ArithmeticError&) {
-      // It has no price; another may.
-    }
-    return true;
-  });
+  auto least = least_of_all(inner_, problem_, space_);
+  if (!least && problem_.job->layout.contains("offload")) {
+    inner_.limit_host(false);
+    least = least_of_all(inner_, problem_, space_);
+  }
+  if (!least) return;
+  Priced p;
+  p.layout = least->layout;
+  p.set_peak(pricer_.peak(p.layout));
+  result_.tightest = std::move(p);
 }
 
 }  // namespace plimsoll

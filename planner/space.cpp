@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "planner/stages.hpp"
 
@@ -23,6 +26,25 @@ T narrow(std::int64_t v) {
   if (v < std::numeric_limits<T>::min() || v > std::numeric_limits<T>::max())
     throw ArithmeticError(fmt::format("{} is larger than a search can take", v));
   return static_cast<T>(v);
+}
+
+/// The numbers that a Point has of a Layout, each with its counterpart.
+template <class P, class L, class Action>
+void each_number(P& p, L& l, const Action& action) {
+  action(p.seq, l.seq);
+  action(p.batch, l.batch);
+  action(p.mbs, l.mbs);
+  action(p.tp, l.tp);
+  action(p.pp, l.pp);
+  action(p.cp, l.cp);
+  action(p.ep, l.ep);
+  action(p.etp, l.etp);
+  action(p.vpp, l.vpp);
+  action(p.dp, l.dp);
+  action(p.nodes, l.nodes);
+  action(p.shard, l.shard);
+  action(p.zero, l.zero);
+  action(p.recompute, l.recompute);
 }
 
 }  // namespace
@@ -43,21 +65,8 @@ std::uint64_t Space::core_variables() {
 
 Point Space::point(const Layout& l) const {
   Point p;
-  p.seq = l.seq;
-  p.batch = l.batch;
-  p.mbs = l.mbs;
-  p.tp = narrow<std::int32_t>(l.tp);
-  p.pp = narrow<std::int32_t>(l.pp);
-  p.cp = narrow<std::int32_t>(l.cp);
-  p.ep = narrow<std::int32_t>(l.ep);
-  p.etp = narrow<std::int32_t>(l.etp);
-  p.vpp = narrow<std::int32_t>(l.vpp);
-  p.dp = narrow<std::int32_t>(l.dp);
-  p.nodes = narrow<std::int32_t>(l.nodes);
-  p.shard = narrow<std::int32_t>(l.shard);
+  each_number(p, l, [](auto& to, auto from) { to = narrow<std::decay_t<decltype(to)>>(from); });
   p.offload = narrow<std::int16_t>((l.offload * Rational(1000)).to_int64());
-  p.zero = narrow<std::int8_t>(l.zero);
-  p.recompute = narrow<std::int8_t>(l.recompute);
   p.schedule = static_cast<std::int8_t>(l.schedule);
   p.sp = l.sp ? 1 : 0;
   if (!l.stage_pool.empty()) {
@@ -70,21 +79,9 @@ Point Space::point(const Layout& l) const {
 
 Layout Space::layout(const Point& p) const {
   Layout l;
-  l.seq = p.seq;
-  l.batch = p.batch;
-  l.mbs = p.mbs;
-  l.tp = p.tp;
-  l.pp = p.pp;
-  l.cp = p.cp;
-  l.ep = p.ep;
-  l.etp = p.etp;
-  l.vpp = p.vpp;
-  l.dp = p.dp;
-  l.nodes = p.nodes;
-  l.shard = p.shard;
+  each_number(p, l,
+              [](auto from, auto& to) { to = static_cast<std::decay_t<decltype(to)>>(from); });
   l.offload = Rational::fraction(p.offload, 1000);
-  l.zero = p.zero;
-  l.recompute = static_cast<RecomputeMode>(p.recompute);
   l.schedule = static_cast<Schedule>(p.schedule);
   l.sp = p.sp != 0;
   l.microbatches = problem_.job->serve ? 1 : l.batch / (l.dp * l.mbs);
@@ -184,6 +181,27 @@ void Space::leaves(const Point& core, const std::function<void(const Layout&, En
   choose(kFirstOfLeaf, kKnobCount, core_variables());
 }
 
+void Space::thrifty_cores(const std::function<void(const Layout&, Env&)>& each) {
+  thrifty_ = true;
+  cores(each);
+  thrifty_ = false;
+}
+
+std::vector<Layout> Space::thriftiest(const Point& core) {
+  const auto thrift = [](const Layout& l) {
+    return std::make_tuple(l.zero, l.shard, l.recompute == kFullRecompute, l.offload);
+  };
+  std::vector<Layout> out;
+  thrifty_ = true;
+  leaves(core, [&](const Layout& l, Env&) {
+    if (!out.empty() && thrift(l) < thrift(out.front())) return;
+    if (!out.empty() && thrift(out.front()) < thrift(l)) out.clear();
+    out.push_back(l);
+  });
+  thrifty_ = false;
+  return out;
+}
+
 std::int64_t Space::leaf_count(const Point& core) {
   Layout l = layout(core);
   set_variables(problem_, l, domains_.gpus(l), env_);
@@ -226,7 +244,29 @@ void Space::choose(std::size_t k, std::size_t end, std::uint64_t known) {
     return;
   }
   if (values.empty()) turn_away(k, why_no_value(knob));
+  if (thrifty_) return choose_thriftiest(k, end, std::move(values), known);
   for (const std::int64_t value : values) try_value(k, end, value, known);
+}
+
+/// The thriftiest value first, and none after one with which something was reached. Of
+/// recomputation only the full one stands out.
+void Space::choose_thriftiest(std::size_t k, std::size_t end, std::vector<std::int64_t> values,
+                              std::uint64_t known) {
+  const auto knob = static_cast<Knob>(k);
+  const bool decides =
+      knob == Knob::mbs || knob == Knob::zero || knob == Knob::shard || knob == Knob::offload;
+  if (decides && knob != Knob::mbs) std::reverse(values.begin(), values.end());
+  const auto full = std::find(values.begin(), values.end(), std::int64_t{kFullRecompute});
+  const std::int64_t before = reached_;
+  if (knob == Knob::recompute && full != values.end()) {
+    try_value(k, end, kFullRecompute, known);
+    if (reached_ > before) return;
+    values.erase(full);
+  }
+  for (const std::int64_t value : values) {
+    try_value(k, end, value, known);
+    if (decides && reached_ > before) return;
+  }
 }
 
 void Space::try_value(std::size_t k, std::size_t end, std::int64_t value, std::uint64_t known) {
@@ -292,7 +332,10 @@ std::vector<std::vector<std::uint32_t>> Space::pool_orders(const Layout& l) cons
 }
 
 void Space::reach(std::size_t end) {
-  if (end == kFirstOfLeaf) return (*each_)(layout_, env_);
+  if (end == kFirstOfLeaf) {
+    ++reached_;
+    return (*each_)(layout_, env_);
+  }
   if (settles_late_)
     if (const std::optional<Var> other = domains_.disagrees(layout_, env_))
       return turn_away(kKnobCount,
@@ -315,6 +358,7 @@ void Space::reach(std::size_t end) {
       turn_away(kKnobCount, why);
       continue;
     }
+    ++reached_;
     (*each_)(layout_, env_);
   }
   layout_.stage_pool.clear();

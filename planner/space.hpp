@@ -35,6 +35,11 @@ class Space {
   void cores(const std::function<void(const Layout&, Env& env)>& each);
   /// Every leaf of a core likewise; the lists of the layout are empty but stage_pool.
   void leaves(const Point& core, const std::function<void(const Layout&, Env& env)>& each);
+  /// Of the cores that differ in nothing but the micro-batch, those with the smallest one.
+  void thrifty_cores(const std::function<void(const Layout&, Env& env)>& each);
+  /// Of a core's leaves those that hold the least: the highest ZeRO stage, of those the largest
+  /// shard group, of those full recomputation, of those the most offloaded.
+  std::vector<Layout> thriftiest(const Point& core);
   /// Leaves of a core, whatever requirements say of them.
   std::int64_t leaf_count(const Point& core);
 
@@ -58,6 +63,8 @@ class Space {
   /// Counts a reason why combinations whose first \a depth variables are set are not looked at.
   void turn_away(std::size_t depth, const std::string& why);
   void reach(std::size_t end);
+  void choose_thriftiest(std::size_t knob, std::size_t end, std::vector<std::int64_t> values,
+                         std::uint64_t known);
   /// The orders in which unlike pools can hold the stages; one empty list where pools are alike.
   std::vector<std::vector<std::uint32_t>> pool_orders(const Layout&) const;
 
@@ -65,7 +72,9 @@ class Space {
   Judge& judge_;
   Domains domains_;
   bool settles_late_, unlike_pools_;
-  Layout layout_;  ///< as far as it is chosen
+  bool thrifty_ = false;      ///< only the thriftiest are wanted
+  std::int64_t reached_ = 0;  ///< cores or leaves so far
+  Layout layout_;             ///< as far as it is chosen
   Env env_;
   std::int64_t gpus_ = 0;
   const std::function<void(const Layout&, Env&)>* each_ = nullptr;

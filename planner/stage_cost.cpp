@@ -4,18 +4,9 @@
 #include "planner/stage_cost.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace plimsoll {
-
-namespace {
-
-constexpr std::uint64_t bit(Var v) { return std::uint64_t{1} << static_cast<unsigned>(v); }
-constexpr std::uint64_t kEnds = bit(Var::first) | bit(Var::last) | bit(Var::receiving);
-constexpr std::uint64_t kOwnNumber = bit(Var::stage) | bit(Var::in_flight);
-constexpr std::uint64_t kContent = bit(Var::layers_on_stage) | bit(Var::params_on_gpu);
-constexpr std::uint64_t kStageMask = kEnds | kOwnNumber | kContent;
-
-}  // namespace
 
 CostModel::CostModel(const Problem& p, CategoryMask counted)
     : problem_(p), inventory_(p.inventory), pool_(p.module->pool()), counted_(counted) {
@@ -38,12 +29,12 @@ void CostModel::collect_shape_roots() {
     for (std::uint32_t t = 0; t < inventory_.traces[mode].size(); ++t) {
       bool by_stage = false;
       for (const TraceTensor& tensor : inventory_.traces[mode][t].tensors)
-        by_stage = by_stage || (pool_.depends_on(tensor.bytes) & kStageMask);
+        by_stage = by_stage || (pool_.depends_on(tensor.bytes) & kOfStage);
       if (by_stage) stage_traces_.push_back({mode, t});
       for (const TraceTensor& tensor : inventory_.traces[mode][t].tensors) {
         add(by_stage ? pool_.constant(0) : tensor.bytes);
         if (by_stage) stage_roots.push_back(tensor.bytes);
-        stage_vars_ |= pool_.depends_on(tensor.bytes) & kStageMask;
+        stage_vars_ |= pool_.depends_on(tensor.bytes) & kOfStage;
       }
     }
   for (const Spill& s : inventory_.spills) add(s.bytes);
@@ -56,36 +47,6 @@ void CostModel::collect_shape_roots() {
   stage_tape_.emplace(pool_, stage_roots);
   for (std::size_t v = 0; v < kVarCount; ++v)
     if (mask >> v & 1) shape_vars_.push_back(static_cast<Var>(v));
-}
-
-void CostModel::collect_statics() {
-  std::vector<Expr> roots;
-  std::map<std::pair<std::string, Category>, std::size_t> index;
-  for (std::uint32_t i = 0; i < inventory_.items.size(); ++i) {
-    const Item& item = inventory_.items[i];
-    if (item.traced || !counts(item.category)) continue;
-    const bool state = !(pool_.is_constant(item.shard) && pool_.value(item.shard) == Rational(1));
-    const auto [at, is_new] = index.try_emplace({item.name, item.category}, groups_.size());
-    if (is_new) groups_.push_back({});
-    groups_[at->second].statics.push_back(static_cast<std::uint32_t>(statics_.size()));
-    groups_[at->second].state = groups_[at->second].state || state;
-    Static st;
-    st.item = i;
-    if (item.place.kind == Place::layer_class) st.trace = item.place.index;
-    if (item.place.kind == Place::root_segment) st.trace = inventory_.trace_of(item.place.index);
-    if (item.absent_with != kNone) st.absent_with = inventory_.trace_of(item.absent_with);
-    const Lifetime& life = item.lifetime;
-    st.grows = st.trace != kNone && life.kind == LifetimeKind::span &&
-               life.from == Phase::backward && life.to == Phase::update;
-    Group& group = groups_[at->second];
-    group.adds = group.adds && item.combine == Combine::add && !item.outside &&
-                 life.kind != LifetimeKind::microbatch;
-    statics_.push_back(st);
-    roots.push_back(item.bytes);
-    roots.push_back(item.shard);
-    stage_vars_ |= (pool_.depends_on(item.bytes) | pool_.depends_on(item.shard)) & kStageMask;
-  }
-  static_tape_.emplace(pool_, roots);
 }
 
 void CostModel::set(const Layout& layout) {
@@ -105,9 +66,10 @@ void CostModel::set_outer(const Layout& layout) {
   runs_.clear();
   per_stage_.clear();
   kept_.clear();
-  values_.clear();
+  ++stamp_;
   traced_role_ = -2;
-  shape_ = &shape_for(environment(problem_, layout, 0));
+  outer_env_ = environment(problem_, layout, 0);
+  shape_ = &shape_for(outer_env_);
 }
 
 const CostModel::Shape& CostModel::shape_for(const Env& env) {
@@ -151,9 +113,6 @@ const CostModel::Shape& CostModel::shape_for(const Env& env) {
 }
 
 namespace {
-
-/// Past this much on one GPU (an exbibyte) a number is a mistake, and sums may still be added up.
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 
 void check_bytes(const Rational& bytes, const Item& item) {
   if (bytes < Rational(0))
@@ -247,137 +206,6 @@ Expr CostModel::tensor_bytes(RecomputeMode mode, std::uint32_t trace, std::uint3
   return inventory_.traces[mode][trace].tensors[tensor].bytes;
 }
 
-Presence presence(const Lifetime& life) {
-  Presence p;
-  p.between = life.kind == LifetimeKind::always || life.kind == LifetimeKind::from_first_step;
-  p.from_start = life.kind != LifetimeKind::from_first_step;
-  if (life.kind == LifetimeKind::op || life.kind == LifetimeKind::microbatch) p.update = false;
-  if (life.kind == LifetimeKind::span) {
-    const int from = static_cast<int>(life.from), to = static_cast<int>(life.to);
-    const auto within = [&](int phase) {
-      return from <= to ? from <= phase && phase <= to
-                        : phase >= from;  // what wraps ends where forward begins
-    };
-    p.forward = within(0);
-    p.backward = within(1);
-    p.update = within(2);
-    p.between = from > to;
-    p.accumulates = life.from == Phase::backward && life.to == Phase::update;
-  }
-  return p;
-}
-
-void CostModel::add_static(StaticSums& s, const Item& item, Bytes bytes) const {
-  if (item.lifetime.kind == LifetimeKind::microbatch) {
-    s.shared += bytes;
-    return;
-  }
-  const Presence p = presence(item.lifetime);
-  for (int g = 0; g < 2; ++g) {
-    const bool forward = p.in_forward(g == 1);
-    const bool backward =
-        p.backward && (!p.accumulates || g == 1 || item.place.kind == Place::stage);
-    if (forward) s.forward[g] += bytes;
-    if (backward) s.backward[g] += bytes;
-    if (forward && p.from_start) s.forward_first[g] += bytes;
-    if (backward && p.from_start) s.backward_first[g] += bytes;
-  }
-  if (p.update) s.update += bytes;
-  if (p.between) s.between += bytes;
-}
-
-std::uint32_t CostModel::sum_group(std::size_t g, const StaticValues& values,
-                                   const std::vector<std::int64_t>& count, std::int64_t& total,
-                                   StaticSums& s) const {
-  const Group& group = groups_[g];
-  std::uint32_t first = kNone;
-  Int128 sum = 0;
-  std::int64_t ranks = 1;
-  for (const std::uint32_t i : group.statics) {
-    const Static& st = statics_[i];
-    const std::int64_t instances = st.trace == kNone ? 1 : count[st.trace];
-    const std::int64_t bytes = values.whole[i];
-    if (instances == 0 || bytes == 0 || (st.absent_with != kNone && count[st.absent_with] > 0))
-      continue;
-    if (group.state) {
-      ranks = values.ranks[i];
-      if (st.grows) s.grown[st.trace] += (bytes + ranks - 1) / ranks;
-    }
-    if (first == kNone) first = st.item;
-    sum += Int128{bytes} * instances;
-  }
-  const Int128 each = ranks == 1 ? sum : (sum + ranks - 1) / ranks;
-  if (each > kMostBytes)
-    throw PriceError(inventory_.items[first].origin,
-                     fmt::format("'{}' comes to more than an exbibyte on one GPU",
-                                 inventory_.items[first].name));
-  total = static_cast<std::int64_t>(each);
-  return first;
-}
-
-StaticSums CostModel::sum_statics(const StaticValues& values, const StageRuns& runs,
-                                  StageCost* itemised) const {
-  std::vector<std::int64_t> count(inventory_.traces.front().size(), 0);
-  for (const std::vector<Run>& chunk : runs)
-    for (const Run& r : chunk) count[r.trace] += r.count;
-  StaticSums s;
-  s.grown.assign(count.size(), 0);
-  if (itemised != nullptr) itemised->growing.assign(count.size(), {});
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const Group& group = groups_[g];
-    if (itemised == nullptr && values.is_whole[g]) {
-      std::int64_t total = 0;
-      const std::uint32_t row = sum_group(g, values, count, total, s);
-      if (row != kNone) add_static(s, inventory_.items[row], {total, in_blocks(total)});
-      continue;
-    }
-    Rational sum = 0, shard = 1;
-    std::int64_t largest = 0;
-    std::uint32_t first = kNone;
-    std::vector<const std::string*> keys;
-    for (std::uint32_t i : group.statics) {
-      const Static& st = statics_[i];
-      std::int64_t instances = st.trace == kNone ? 1 : count[st.trace];
-      if (instances == 0 || (st.absent_with != kNone && count[st.absent_with] > 0)) continue;
-      Rational bytes = values.bytes[i];
-      if (bytes.is_zero()) continue;
-      const Item& item = inventory_.items[st.item];
-      if (group.state) {
-        shard = values.shards[i];
-        if (st.grows) {
-          const std::int64_t each = (bytes / shard).ceil().to_int64();
-          if (itemised != nullptr) itemised->growing[st.trace].push_back({st.item, each});
-          s.grown[st.trace] += each;
-        }
-      } else {
-        bytes = bytes.ceil();
-      }
-      if (item.combine == Combine::once) {
-        if (std::any_of(keys.begin(), keys.end(), [&](const auto* k) { return *k == item.key; }))
-          continue;
-        keys.push_back(&item.key);
-        instances = 1;
-      }
-      if (first == kNone) first = st.item;
-      if (item.combine == Combine::max)
-        largest = std::max(largest, bytes.to_int64());
-      else
-        sum = sum + bytes * Rational(instances);
-    }
-    if (first == kNone) continue;
-    const std::int64_t total = (sum / shard).ceil().to_int64() + largest;
-    const Item& item = inventory_.items[first];
-    const Bytes bytes{total, item.outside ? total : in_blocks(total)};
-    if (itemised != nullptr) itemised->statics.push_back({first, bytes});
-    if (item.outside)
-      s.outside += total;
-    else
-      add_static(s, item, bytes);
-  }
-  price_shared(s, runs);
-  return s;
-}
-
 void CostModel::prepare_env(std::int64_t stage, const StageRuns& runs) {
   env_ = environment(problem_, layout_, stage);
   std::int64_t params = 0, layers = 0;
@@ -397,78 +225,17 @@ std::int64_t CostModel::role(std::int64_t stage) const {
   return (stage == 0 ? 1 : 0) + (stage == layout_.pp - 1 ? 2 : 0);
 }
 
-const CostModel::StaticValues& CostModel::values_of(std::int64_t stage, const StageRuns& runs) {
-  const std::int64_t role = this->role(stage);
-  if (role >= 0)
-    if (const auto at = values_.find(role); at != values_.end()) {
-      if (traced_role_ != role && !stage_traces_.empty()) {
-        prepare_env(stage, runs);
-        price_stage_traces(env_);
-        traced_role_ = role;
-      }
-      return at->second;
-    }
-  prepare_env(stage, runs);
-  price_stage_traces(env_);
-  traced_role_ = role;
-  static_tape_->run(env_);
-  StaticValues& values = role >= 0 ? values_[role] : own_values_;
-  values.bytes.resize(statics_.size());
-  values.shards.resize(statics_.size());
-  for (std::size_t i = 0; i < statics_.size(); ++i) {
-    const Item& item = inventory_.items[statics_[i].item];
-    values.bytes[i] = static_value(*static_tape_, 2 * i, item);
-    values.shards[i] = static_value(*static_tape_, 2 * i + 1, item);
-  }
-  take_whole(values);
-  return values;
-}
-
-void CostModel::take_whole(StaticValues& values) const {
-  values.whole.assign(statics_.size(), 0);
-  values.ranks.assign(statics_.size(), 1);
-  values.is_whole.assign(groups_.size(), false);
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    bool whole = groups_[g].adds;
-    for (const std::uint32_t i : groups_[g].statics) {
-      const Rational bytes = groups_[g].state ? values.bytes[i] : values.bytes[i].ceil();
-      const Rational& ranks = values.shards[i];
-      whole = whole && bytes.is_integer() &&
-              (!groups_[g].state || (ranks.is_integer() && ranks.sign() > 0));
-      if (!whole) break;
-      values.whole[i] = bytes.to_int64();
-      if (groups_[g].state) values.ranks[i] = ranks.to_int64();
-    }
-    values.is_whole[g] = whole;
-  }
-}
-
-StaticSums CostModel::statics(std::int64_t stage, const StageRuns& runs) {
-  return sum_statics(values_of(stage, runs), runs, nullptr);
-}
-
-void CostModel::price_shared(StaticSums& s, const StageRuns& runs) const {
-  if (inventory_.shared.empty()) return;
-  std::int64_t first = INT64_MAX, last = -1;
-  for (const std::vector<Run>& chunk : runs)
-    for (const Run& r : chunk) {
-      first = std::min<std::int64_t>(first, r.first_segment);
-      last = std::max<std::int64_t>(last, r.first_segment + r.count - 1);
-    }
-  for (std::size_t i = 0; i < inventory_.shared.size(); ++i) {
-    const SharedValue& v = inventory_.shared[i];
-    if (v.last_segment < first || v.first_segment > last) continue;
-    s.shared += {shape_->shared[i], in_blocks(shape_->shared[i])};
-    s.shared_gradients += {shape_->shared_gradients[i], in_blocks(shape_->shared_gradients[i])};
-  }
-}
-
 const StageCost& CostModel::kept_stage(std::int64_t stage) {
   for (const Kept& k : kept_)
     if (k.stage == stage || alike(k.stage, stage)) return k.cost;
   const StageRuns& runs = runs_[static_cast<std::size_t>(stage)];
   StageCost s;
-  static_cast<StaticSums&>(s) = sum_statics(values_of(stage, runs), runs, &s);
+  values_of(stage, runs, kStanding);
+  const StaticValues& values = values_of(stage, runs, kPassing);
+  std::vector<std::uint32_t> all(groups_.size());
+  std::iota(all.begin(), all.end(), 0);
+  add_statics(values, all, runs, s, &s);
+  price_shared(s, runs);
   for (const std::vector<Run>& chunk : runs) {
     s.chunks.emplace_back();
     s.chunks.back().runs = chunk;
@@ -481,7 +248,7 @@ const StageCost& CostModel::kept_stage(std::int64_t stage) {
 StageCost CostModel::stage(std::int64_t stage) {
   StageCost s = kept_stage(stage);
   const StageRuns& runs = runs_[static_cast<std::size_t>(stage)];
-  values_of(stage, runs);
+  trace_stage(stage, runs);
   prepare_env(stage, runs);
   for (std::size_t k = 0; k < s.chunks.size(); ++k) s.chunks[k].runs = runs[k];
   s.holdings = holdings_of(stage);

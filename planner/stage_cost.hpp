@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -99,6 +100,7 @@ struct StaticSums {
   Bytes forward_first[2], backward_first[2];  ///< before the first optimizer step
   Bytes shared, shared_gradients;  ///< of values that several segments read, a micro-batch
   std::int64_t outside = 0;
+  std::int64_t host = 0;            ///< optimizer states that the rank keeps in its node's memory
   std::vector<std::int64_t> grown;  ///< by trace: gradients that a segment's backward leaves
 };
 
@@ -126,12 +128,34 @@ struct Footprint {
 };
 Footprint footprint(const Inventory&, const Bytes&, std::int64_t outside);
 
+/// A rank's share of its node's memory, for optimizer states that are offloaded.
+Int128 host_share(const Problem&, const Layout&, std::int64_t stage);
+
 /// Of the GPU of a stage, less what others occupy.
 Int128 usable_memory(const Problem&, const Layout&, std::int64_t stage);
 
 /// Categories whose items count, as bits: all of them but where a search asks what clashes.
 using CategoryMask = std::uint32_t;
 inline constexpr CategoryMask kEverything = ~CategoryMask{0};
+
+/// Past this much on one GPU (an exbibyte) a number is a mistake, and sums may still be added up.
+inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+
+constexpr std::uint64_t mask_of(std::initializer_list<Var> variables) {
+  std::uint64_t mask = 0;
+  for (const Var v : variables) mask |= std::uint64_t{1} << static_cast<unsigned>(v);
+  return mask;
+}
+// Variables that tell stages of a layout apart.
+inline constexpr std::uint64_t kEnds = mask_of({Var::first, Var::last, Var::receiving});
+inline constexpr std::uint64_t kOwnNumber = mask_of({Var::stage, Var::in_flight});
+inline constexpr std::uint64_t kContent = mask_of({Var::layers_on_stage, Var::params_on_gpu});
+inline constexpr std::uint64_t kOfStage = kEnds | kOwnNumber | kContent;
+/// What reads one of these is not counted to what stands.
+inline constexpr std::uint64_t kOfMicroBatch =
+    kOwnNumber | kContent |
+    mask_of({Var::mbs, Var::seq, Var::target, Var::batch, Var::microbatches, Var::sp,
+             Var::recompute, Var::schedule});
 
 /// Evaluates an inventory at layouts. Keeps the segments' costs of equal shapes.
 class CostModel {
@@ -141,6 +165,8 @@ class CostModel {
   /// Prepares a layout; the stages can be asked for then. Throws ArithmeticError on overflow.
   void set(const Layout&);
   StageCost stage(std::int64_t stage);
+  /// What a rank of the stage keeps in host memory.
+  std::int64_t host_bytes(std::int64_t stage) { return kept_stage(stage).host; }
   /// The largest moment of a stage alone, and what lies outside the allocator.
   Bytes most(std::int64_t stage, std::int64_t& outside);
 
@@ -156,10 +182,23 @@ class CostModel {
   /// Stages of one role hold equal bytes where they hold equal segments and micro-batches.
   /// -1: no two do.
   std::int64_t role(std::int64_t stage) const;
-  /// What a stage that holds \a runs holds outside its traces.
-  StaticSums statics(std::int64_t stage, const StageRuns& runs);
-  /// Its chunks, where their static part is \a sums.
-  std::vector<ChunkCost> chunks(std::int64_t stage, const StaticSums& sums, const StageRuns& runs);
+  /// What a stage that holds \a runs holds outside its traces, in two parts that add up: what no
+  /// micro-batch, schedule or recomputation changes …
+  StaticSums standing(std::int64_t stage, const StageRuns& runs);
+  /// … and the rest.
+  void add_passing(StaticSums&, std::int64_t stage, const StageRuns& runs);
+  /// Is some of the rest live between micro-batches too?
+  bool passing_stays() const { return passing_stays_; }
+  /// Layouts with equal ids have the same standing() for equal segments on a stage of one role.
+  std::uint32_t standing_id();
+  /// Does the stage say what stands?
+  bool standing_by_stage() const { return standing_by_stage_; }
+  /// Does its number, not only whether it is at an end, say what a stage holds?
+  bool numbered_stages() const { return (stage_vars_ & (kOwnNumber | kContent)) != 0; }
+  /// Its chunks, where their static part is \a sums and \a recomputed of the layers are so in
+  /// \a mode (see recompute()).
+  void price_chunks(std::int64_t stage, const StaticSums& sums, const StageRuns& runs,
+                    RecomputeMode mode, std::int64_t recomputed, std::vector<ChunkCost>& out);
   /// The largest moment of a stage of these chunks.
   Bytes most(std::int64_t stage, const StaticSums& sums, const std::vector<ChunkCost>& chunks);
   /// Live bytes that fully recomputing one more layer of such a stage can take off a moment at
@@ -187,13 +226,17 @@ class CostModel {
   /// Static items that come together as one line: equal names and categories.
   struct Group {
     std::vector<std::uint32_t> statics;  ///< indices into statics_
-    bool state = false;  ///< summed exactly, then divided by its shard, rounded up once
-    bool adds = true;    ///< every instance of every row counts
+    bool state = false;       ///< summed exactly, then divided by its shard, rounded up once
+    bool adds = true;         ///< every instance of every row counts
+    bool stays = false;       ///< live in the update or between steps
+    bool offloads = false;    ///< a share of it may lie in host memory
+    std::uint64_t reads = 0;  ///< variables
   };
   struct Static {
     std::uint32_t item = 0;
     std::uint32_t trace = kNone;        ///< where it lies; kNone: on the stage itself
     std::uint32_t absent_with = kNone;  ///< trace of a root segment
+    std::optional<Expr> unloaded;       ///< its bytes where nothing is offloaded, if they differ
     bool grows = false;                 ///< gradients, made by the backward of their segment
   };
   /// A stage's costs, kept for the stages of the layout that differ only in what they hold.
@@ -205,16 +248,28 @@ class CostModel {
   /// Bytes and shards of the statics on one stage. Where a group's are whole numbers they are in
   /// `whole` (bytes) and `ranks` too.
   struct StaticValues {
-    std::vector<Rational> bytes, shards;
+    std::vector<Rational> bytes, shards, unloaded;
     std::vector<std::int64_t> whole, ranks;
-    std::vector<bool> is_whole;  ///< by group
+    std::vector<bool> is_whole;               ///< by group
+    std::array<std::uint32_t, 2> ready = {};  ///< by part: the layout it was made for
+  };
+
+  /// The statics by what they depend on.
+  enum PartKind : std::uint8_t { kStanding, kPassing };
+  struct Part {
+    std::vector<std::uint32_t> groups, statics;
+    std::optional<Tape> tape;             ///< bytes and shard of each static
+    std::vector<std::uint32_t> offloads;  ///< of the statics
+    std::optional<Tape> unloaded;         ///< of those
   };
 
   const StageCost& kept_stage(std::int64_t stage);
   bool alike(std::int64_t a, std::int64_t b) const;
   void prepare_env(std::int64_t stage, const StageRuns&);
-  void take_whole(StaticValues&) const;
-  const StaticValues& values_of(std::int64_t stage, const StageRuns&);
+  void take_whole(const Part&, StaticValues&) const;
+  /// Prices the traces that depend on the stage.
+  void trace_stage(std::int64_t stage, const StageRuns&);
+  const StaticValues& values_of(std::int64_t stage, const StageRuns&, PartKind);
   void price_shared(StaticSums&, const StageRuns&) const;
   bool counts(Category c) const { return counted_ >> static_cast<unsigned>(c) & 1; }
   const std::vector<Holding>& holdings_of(std::int64_t stage);
@@ -233,7 +288,8 @@ class CostModel {
     return shape_->spill_sums[trace][(backward ? 2 : 0) + (late ? 1 : 0)];
   }
   /// Rows go to \a itemised where it is given.
-  StaticSums sum_statics(const StaticValues&, const StageRuns&, StageCost* itemised) const;
+  void add_statics(const StaticValues&, const std::vector<std::uint32_t>& groups, const StageRuns&,
+                   StaticSums&, StageCost* itemised) const;
   /// Of a group that adds up whole numbers; the row it goes by, kNone where it holds nothing.
   std::uint32_t sum_group(std::size_t group, const StaticValues&,
                           const std::vector<std::int64_t>& count, std::int64_t& total,
@@ -247,9 +303,10 @@ class CostModel {
   const Inventory& inventory_;
   ExprPool& pool_;
   Layout layout_;
-  Env env_;
+  Env env_, outer_env_;      ///< outer: of stage 0, before its lists are known
+  std::uint32_t stamp_ = 0;  ///< counts prepared layouts
   std::vector<Var> shape_vars_;
-  std::optional<Tape> shape_tape_, static_tape_, stage_tape_;
+  std::optional<Tape> shape_tape_, stage_tape_;
   /// Traces with a tensor that depends on the stage, priced once a stage, and those tensors.
   std::vector<std::pair<RecomputeMode, std::uint32_t>> stage_traces_;
   std::map<std::vector<std::int64_t>, Shape> shapes_;
@@ -262,7 +319,12 @@ class CostModel {
   std::vector<Static> statics_;   ///< items that are not traced
   std::uint64_t stage_vars_ = 0;  ///< of the variables that tell stages apart, those that are read
   CategoryMask counted_;
-  std::map<std::int64_t, StaticValues> values_;  ///< by role, of the prepared layout
+  std::array<Part, 2> parts_;  ///< by PartKind
+  bool passing_stays_ = false, standing_by_stage_ = false;
+  std::vector<Var> standing_vars_;
+  std::vector<std::int64_t> standing_key_;  ///< scratch
+  std::map<std::vector<std::int64_t>, std::uint32_t> standing_ids_;
+  std::map<std::int64_t, StaticValues> values_;  ///< by role
   StaticValues own_values_;                      ///< of a stage without a role
   std::int64_t traced_role_ = -2;                ///< of what per_stage_ holds
   std::vector<Kept> kept_;

@@ -28,27 +28,43 @@ StageRuns CostModel::runs(const std::vector<Piece>& chunks) const {
   return all;
 }
 
+namespace {
+
+/// Appends the runs of a chunk with \a mode on its layers: where it is full, on \a recomputed of
+/// them, the first ones.
+void recompute_chunk(const std::vector<Run>& runs, RecomputeMode mode, std::int64_t recomputed,
+                     std::size_t classes, std::vector<Run>& out) {
+  std::int64_t left = recomputed;
+  for (Run r : runs) {
+    const bool layer = r.trace < classes;
+    const std::int64_t again = mode == 0 || !layer      ? 0
+                               : mode == kFullRecompute ? std::min(left, r.count)
+                                                        : r.count;
+    if (again > 0) out.push_back({r.trace, mode, again, r.first_segment});
+    left -= again;
+    r.first_segment += static_cast<std::uint32_t>(again);
+    r.count -= again;
+    if (r.count > 0) out.push_back(r);
+  }
+}
+
+bool same_segments(const std::vector<Run>& a, const std::vector<Run>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Run& m, const Run& n) {
+    return m.trace == n.trace && m.mode == n.mode && m.count == n.count;
+  });
+}
+
+}  // namespace
+
 StageRuns CostModel::recompute(const StageRuns& runs, RecomputeMode mode, std::int64_t recomputed,
                                const Inventory& inventory) {
   if (mode == 0) return runs;
-  const std::size_t classes = inventory.program->class_count;
   const auto vpp = static_cast<std::int64_t>(runs.size());
   StageRuns all;
-  for (std::int64_t k = 0; k < vpp; ++k) {
-    std::vector<Run>& out = all.emplace_back();
-    std::int64_t left = recomputed_of_chunk(recomputed, vpp, k);
-    for (Run r : runs[static_cast<std::size_t>(k)]) {
-      const bool layer = r.trace < classes;
-      const std::int64_t again = !layer                   ? 0
-                                 : mode == kFullRecompute ? std::min(left, r.count)
-                                                          : r.count;
-      if (again > 0) out.push_back({r.trace, mode, again, r.first_segment});
-      left -= again;
-      r.first_segment += static_cast<std::uint32_t>(again);
-      r.count -= again;
-      if (r.count > 0) out.push_back(r);
-    }
-  }
+  for (std::int64_t k = 0; k < vpp; ++k)
+    recompute_chunk(runs[static_cast<std::size_t>(k)], mode,
+                    recomputed_of_chunk(recomputed, vpp, k), inventory.program->class_count,
+                    all.emplace_back());
   return all;
 }
 
@@ -74,8 +90,10 @@ ChunkPeak CostModel::peak_of(const StaticSums& stage, const std::vector<Run>& ru
     const Run& r = runs[i];
     const SegmentCost& c = cost(r);
     const std::int64_t grown_each = gradients_grow ? stage.grown[r.trace] : 0;
-    const std::int64_t candidates[] = {0, 1, r.count - 2, r.count - 1};
-    for (std::int64_t at : candidates) {
+    // What lies over from a neighbour differs at the ends of a run; the rest grows or falls evenly.
+    const bool even = inventory_.spills.empty();
+    const std::int64_t candidates[] = {0, even ? -1 : 1, even ? -1 : r.count - 2, r.count - 1};
+    for (const std::int64_t at : candidates) {
       if (at < 0 || at >= r.count) continue;
       Bytes here = before + at * c.saved + (backward ? c.backward : c.forward);
       const auto neighbour = [&](bool earlier, bool late) {
@@ -130,11 +148,7 @@ bool CostModel::alike(std::int64_t a, std::int64_t b) const {
   const auto& x = runs_[static_cast<std::size_t>(a)];
   const auto& y = runs_[static_cast<std::size_t>(b)];
   for (std::size_t k = 0; k < x.size(); ++k)
-    if (!std::equal(x[k].begin(), x[k].end(), y[k].begin(), y[k].end(),
-                    [](const Run& m, const Run& n) {
-                      return m.trace == n.trace && m.mode == n.mode && m.count == n.count;
-                    }))
-      return false;
+    if (!same_segments(x[k], y[k])) return false;
   return true;
 }
 
@@ -179,15 +193,27 @@ Bytes CostModel::most(std::int64_t stage, std::int64_t& outside) {
   return best;
 }
 
-std::vector<ChunkCost> CostModel::chunks(std::int64_t stage, const StaticSums& sums,
-                                         const StageRuns& runs) {
-  values_of(stage, runs);  // traces that depend on the stage
-  std::vector<ChunkCost> out(runs.size());
+void CostModel::price_chunks(std::int64_t stage, const StaticSums& sums, const StageRuns& runs,
+                             RecomputeMode mode, std::int64_t recomputed,
+                             std::vector<ChunkCost>& out) {
+  trace_stage(stage, runs);
+  const auto vpp = static_cast<std::int64_t>(runs.size());
+  out.resize(runs.size());
   for (std::size_t k = 0; k < runs.size(); ++k) {
-    out[k].runs = runs[k];
-    price_chunk(sums, out[k]);
+    out[k].runs.clear();
+    recompute_chunk(runs[k], mode,
+                    recomputed_of_chunk(recomputed, vpp, static_cast<std::int64_t>(k)),
+                    problem_.program->class_count, out[k].runs);
+    // Chunks of equal segments cost the same, and most are.
+    if (k > 0 && same_segments(out[k].runs, out[k - 1].runs)) {
+      out[k].saved = out[k - 1].saved;
+      out[k].forward = out[k - 1].forward;
+      out[k].backward = out[k - 1].backward;
+      out[k].first_backward = out[k - 1].first_backward;
+    } else {
+      price_chunk(sums, out[k]);
+    }
   }
-  return out;
 }
 
 Bytes CostModel::most(std::int64_t stage, const StaticSums& sums,
