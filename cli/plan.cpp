@@ -16,6 +16,7 @@
 #include "planner/clash.hpp"
 #include "planner/enumerate.hpp"
 #include "planner/feasible.hpp"
+#include "planner/growth.hpp"
 #include "planner/on.hpp"
 #include "planner/pareto.hpp"
 #include "planner/preferences.hpp"
@@ -85,14 +86,21 @@ void complete(const Options& options, const Problem& problem, const PlanOptions&
               PlanResult& result) {
   if (result.status == PlanResult::infeasible && options.on.empty()) {
     if (result.space == 0) result.core = find_conflict(problem);
-    if (result.core.empty() && !problem.job->serve) find_clash(problem, result, how.stop);
+    if (result.core.empty()) find_clash(problem, result, how.stop);
     if (result.space > 0) result.never = why_never(problem);
     result.relaxations = suggest(problem, how.stop);
   }
-  if (options.pareto)
-    find_pareto(problem, result, how);
-  else if (options.on.empty())
-    result.preferences = price_preferences(problem, result, how);
+  if (options.pareto) return find_pareto(problem, result, how);
+  if (!options.on.empty()) return;
+  result.preferences = price_preferences(problem, result, how);
+  if (result.best) result.growth = growth(problem, result.best->layout);
+}
+
+std::string told_to_stop(bool found) {
+  const std::string so_far = found ? "this is the best so far" : "nothing was found so far";
+  if (interrupted) return fmt::format("plimsoll: interrupted; {}\n", so_far);
+  return fmt::format("plimsoll: the time is over; {}, and another run may find {}\n", so_far,
+                     found ? "another" : "something");
 }
 
 std::string text(const Problem& problem, const PlanResult& result, const std::vector<OnGpu>& on,
@@ -146,11 +154,7 @@ Outcome plan(const Options& options, const Terminal& terminal) {
         if (result.alternatives.size() > shown) result.alternatives.resize(shown);
         outcome.out = options.json ? report::plan_json(problem, result, on)
                                    : text(problem, result, on, terminal.style);
-        if (result.stopped)
-          outcome.err = interrupted
-                            ? "plimsoll: interrupted; this is the best so far\n"
-                            : "plimsoll: the time is over; this is the best so far, and another "
-                              "run may find another\n";
+        if (result.stopped) outcome.err = told_to_stop(result.best.has_value());
         if (options.html.empty()) return outcome;
         return with_page(options, problem, whole, std::move(outcome));
       });

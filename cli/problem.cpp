@@ -9,8 +9,11 @@
 
 #include "cli/files.hpp"
 #include "lang/module.hpp"
+#include "lang/other_jobs.hpp"
+#include "lang/units.hpp"
 #include "planner/enumerate.hpp"
 #include "planner/judge.hpp"
+#include "planner/peak.hpp"
 #include "planner/report_bill.hpp"
 
 namespace plimsoll::cli {
@@ -71,6 +74,7 @@ Outcome with_problem(const Options& options, const Terminal& terminal, const Wit
   auto& [name, text] = std::get<Input>(input);
   Diagnostics diags;
   const Module module = compile(name, std::move(text), diags);
+  if (!options.job.empty() && diags.has_errors()) diags = for_job(module, options.job, diags);
   Outcome outcome;
   if (!diags.has_errors())
     if (const Job* job = find_job(module, options.job, diags))
@@ -91,6 +95,15 @@ Outcome with_bill(const Problem& problem, const Options& options, Diagnostics& d
     for (const Condition* c : broken_requirements(problem, *layout, priced))
       diags.warning(c->span, "the layout does not meet this requirement")
           .with_help("'plimsoll plan' looks only for layouts that do");
+  if (layout->offload.sign() != 0 && !problem.job->serve)
+    if (const Pricer::Peak peak = Pricer(problem).peak(*layout); peak.host_bytes > peak.host_share)
+      diags
+          .warning(
+              problem.cluster->span,
+              fmt::format("a GPU keeps {} of optimizer states in host memory, and its share of "
+                          "its node's is {}",
+                          human_bytes(peak.host_bytes), human_bytes(peak.host_share)))
+          .with_help("offload less, or give the cluster more host_memory");
   const auto stages = static_cast<std::int64_t>(priced.stages.size());
   if (options.stage && *options.stage >= stages)
     return user_error(

@@ -228,6 +228,16 @@ std::optional<Lowered> lower_number(const Module& module, const Job& job, const 
 
 std::optional<bool> eval_condition(const Module& module, const Job& job, const ast::Expr& e,
                                    const LayoutValues& values) {
+  const auto part = [&](std::size_t i) { return eval_condition(module, job, e.arg(i), values); };
+  if (e.kind == ast::ExprKind::unary && e.op == ast::Op::logical_not)
+    return !part(0).value_or(false);
+  if (e.kind == ast::ExprKind::binary &&
+      (e.op == ast::Op::logical_and || e.op == ast::Op::logical_or || e.op == ast::Op::implies)) {
+    const std::optional<bool> left = part(0), right = part(1);
+    if (!left && !right && e.op != ast::Op::implies) return std::nullopt;
+    const bool a = left.value_or(false), b = right.value_or(false);
+    return e.op == ast::Op::logical_and ? a && b : e.op == ast::Op::logical_or ? a || b : !a || b;
+  }
   const std::optional<Rational> found = concrete(module, job, e, false, values);
   if (!found) return std::nullopt;
   return !found->is_zero();

@@ -94,7 +94,9 @@ std::optional<Lowered> lower_condition(const Module&, const Job&, const ast::Exp
 std::optional<Lowered> lower_number(const Module&, const Job&, const ast::Expr&, Diagnostics&);
 
 /// Does the condition hold? nullopt where it has no value at this layout (an index past a list's
-/// end, a division by zero); a layout where a requirement has no value does not meet it.
+/// end, a division by zero); a layout where a requirement has no value does not meet it. Of what
+/// `and`, `or`, `not` and `=>` join, each part without a value counts as one that does not hold,
+/// whichever side it stands on.
 std::optional<bool> eval_condition(const Module&, const Job&, const ast::Expr&,
                                    const LayoutValues&);
 std::optional<Rational> eval_number(const Module&, const Job&, const ast::Expr&,

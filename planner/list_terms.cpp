@@ -3,17 +3,13 @@
 #include "planner/list_terms.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "lang/diagnostics.hpp"
-#include "planner/judge.hpp"
 
 namespace plimsoll {
 
 namespace {
 
-/// It cannot be said in linear terms.
-struct Opaque {};
 /// It has no value, whatever the lists are.
 struct NoValue {};
 
@@ -40,121 +36,7 @@ struct ListOf {
   std::vector<Meaning> items;
 };
 
-Linear number(const Rational& value) { return {{}, value, value, value}; }
-
-Linear scaled(const Linear& x, const Rational& by) {
-  if (by.is_zero()) return number(0);
-  Linear out = x;
-  for (auto& [factor, term] : out.parts) factor *= by;
-  out.constant *= by;
-  out.low = x.low * by;
-  out.high = x.high * by;
-  if (by.sign() < 0) std::swap(out.low, out.high);
-  return out;
-}
-
-Linear plus(const Linear& a, const Linear& b) {
-  Linear out = a;
-  out.constant += b.constant;
-  out.low += b.low;
-  out.high += b.high;
-  for (const auto& added : b.parts) {
-    const auto same = std::find_if(out.parts.begin(), out.parts.end(), [&](const auto& part) {
-      return part.second.id == added.second.id;
-    });
-    if (same == out.parts.end())
-      out.parts.push_back(added);
-    else
-      same->first += added.first;
-  }
-  std::erase_if(out.parts, [](const auto& part) { return part.first.is_zero(); });
-  if (out.parts.empty()) out.low = out.high = out.constant;
-  return out;
-}
-
-Linear minus(const Linear& a, const Linear& b) { return plus(a, scaled(b, -1)); }
-
-constexpr Int128 kLargest = Int128{1} << 62;
-
-Int128 common_multiple(Int128 a, Int128 b) {
-  if (a > kLargest || b > kLargest) throw Opaque{};
-  const Int128 out = a / std::gcd(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)) * b;
-  if (out > kLargest) throw Opaque{};
-  return out;
-}
-
-/// The least positive integer that makes every factor and the constant whole.
-Int128 denominator(const Linear& x) {
-  Int128 out = x.constant.den();
-  for (const auto& [factor, term] : x.parts) out = common_multiple(out, factor.den());
-  return out;
-}
-
 }  // namespace
-
-std::vector<const ast::Expr*> conjuncts(const ast::Expr& e) {
-  if (e.kind != ast::ExprKind::binary || e.op != ast::Op::logical_and) return {&e};
-  std::vector<const ast::Expr*> out = conjuncts(e.arg(0));
-  for (const ast::Expr* right : conjuncts(e.arg(1))) out.push_back(right);
-  return out;
-}
-
-bool names_list(const ast::Expr& e, std::string_view list) {
-  if (e.kind == ast::ExprKind::name) return e.text == list;
-  return std::any_of(e.args.begin(), e.args.end(), [&](const ast::Argument& argument) {
-    return argument.value && names_list(*argument.value, list);
-  });
-}
-
-bool reads_derived(const Problem& problem, const ast::Expr& e) {
-  if (e.kind == ast::ExprKind::call && e.text == "bytes") return true;
-  if (e.kind == ast::ExprKind::name) {
-    const ConditionScope scope(*problem.module, *problem.job);
-    const eval::Value* value = scope.find(e.text);
-    const ExprPool& pool = problem.module->pool();
-    std::optional<Expr> expr;
-    if (value != nullptr) {
-      if (const auto* n = value->as<eval::Number>()) expr = n->expr;
-      if (const auto* b = value->as<eval::Boolean>()) expr = b->expr;
-    }
-    return expr && (pool.depends_on(*expr) & derived_variables()) != 0;
-  }
-  return std::any_of(e.args.begin(), e.args.end(), [&](const ast::Argument& argument) {
-    return argument.value && reads_derived(problem, *argument.value);
-  });
-}
-
-namespace {
-
-void collect_entries(const ast::Expr& e, EntriesRead& out) {
-  const auto of = [&](const ast::Expr& list) -> std::optional<std::set<std::size_t>>* {
-    if (list.kind != ast::ExprKind::name) return nullptr;
-    if (list.text == "stage_layers") return &out.stage_layers;
-    if (list.text == "recompute_layers") return &out.recompute_layers;
-    return nullptr;
-  };
-  if (auto* list = of(e)) {
-    list->reset();
-    return;
-  }
-  if (e.kind == ast::ExprKind::index)
-    if (auto* list = of(e.arg(0)); list != nullptr && e.arg(1).kind == ast::ExprKind::number) {
-      const Rational& at = e.arg(1).quantity.value;
-      if (*list && at.is_integer() && at.sign() >= 0)
-        (*list)->insert(static_cast<std::size_t>(at.num()));
-      return;
-    }
-  for (const ast::Argument& argument : e.args)
-    if (argument.value) collect_entries(*argument.value, out);
-}
-
-}  // namespace
-
-EntriesRead entries_read(const ast::Expr& e) {
-  EntriesRead out{std::set<std::size_t>{}, std::set<std::size_t>{}};
-  collect_entries(e, out);
-  return out;
-}
 
 struct ListTerms::Impl {
   const Problem& problem;
@@ -186,6 +68,8 @@ struct ListTerms::Impl {
   Linear product(const Linear&, const Linear&);
   Truth less_equal(const Meaning& low, const Meaning& high);
   Truth logical(const ast::Expr&);
+  /// Of what is joined: one without a value does not hold.
+  Truth part(const ast::Expr&);
   Truth same(const Meaning&, const Meaning&);
   Truth contains(const Meaning&, const Meaning&);
   Linear linear(const Meaning&);
@@ -294,7 +178,7 @@ Linear ListTerms::Impl::select(const Truth& c, const Linear& then, const Linear&
 
 Linear ListTerms::Impl::linear(const Meaning& m) {
   if (const auto* x = std::get_if<Linear>(&m)) return *x;
-  if (std::holds_alternative<Quotient>(m)) throw Opaque{};
+  if (std::holds_alternative<Quotient>(m)) throw NotLinear{};
   throw NoValue{};  // compile() has seen to kinds
 }
 
@@ -305,14 +189,14 @@ Truth ListTerms::Impl::truth(const Meaning& m) {
 
 Rational ListTerms::Impl::constant(const Meaning& m) {
   const Linear x = linear(m);
-  if (!x.is_constant()) throw Opaque{};
+  if (!x.is_constant()) throw NotLinear{};
   return x.constant;
 }
 
 Meaning ListTerms::Impl::from_value(const eval::Value& value) {
   const ExprPool& pool = problem.module->pool();
   const auto fixed = [&](Expr e) {
-    if (!pool.is_constant(e)) throw Opaque{};
+    if (!pool.is_constant(e)) throw NotLinear{};
     return pool.value(e);
   };
   if (const auto* n = value.as<eval::Number>()) return number(fixed(n->expr));
@@ -331,7 +215,7 @@ Meaning ListTerms::Impl::from_value(const eval::Value& value) {
 
 /// Of what names no list: its value.
 Meaning ListTerms::Impl::concrete(const ast::Expr& e) {
-  if (reads_derived(problem, e)) throw Opaque{};
+  if (reads_derived(problem, e)) throw NotLinear{};
   Diagnostics ignored;  // no value, which is an answer
   const Module& module = *problem.module;
   eval::Evaluator evaluator(module.pool(), ignored);
@@ -345,8 +229,20 @@ Meaning ListTerms::Impl::concrete(const ast::Expr& e) {
   return from_value(*value);
 }
 
+namespace {
+
+/// Is it made of other conditions?
+bool joins(const ast::Expr& e) {
+  if (e.kind == ast::ExprKind::unary) return e.op == ast::Op::logical_not;
+  return e.kind == ast::ExprKind::binary &&
+         (e.op == ast::Op::logical_and || e.op == ast::Op::logical_or || e.op == ast::Op::implies);
+}
+
+}  // namespace
+
 Meaning ListTerms::Impl::mean(const ast::Expr& e) {
-  if (!names_list(e, "stage_layers") && !names_list(e, "recompute_layers")) return concrete(e);
+  if (!joins(e) && !names_list(e, "stage_layers") && !names_list(e, "recompute_layers"))
+    return concrete(e);
   switch (e.kind) {
     case ast::ExprKind::name: {
       auto list = std::make_shared<ListOf>();
@@ -362,7 +258,7 @@ Meaning ListTerms::Impl::mean(const ast::Expr& e) {
       return list;
     }
     case ast::ExprKind::unary:
-      if (e.op == ast::Op::logical_not) return not_(truth(e.arg(0)));
+      if (e.op == ast::Op::logical_not) return not_(part(e.arg(0)));
       return scaled(linear(e.arg(0)), -1);
     case ast::ExprKind::binary:
       return binary(e);
@@ -371,7 +267,7 @@ Meaning ListTerms::Impl::mean(const ast::Expr& e) {
     case ast::ExprKind::index:
       return index(e);
     default:
-      throw Opaque{};
+      throw NotLinear{};
   }
 }
 
@@ -401,11 +297,11 @@ Meaning ListTerms::Impl::binary(const ast::Expr& e) {
     case ast::Op::range: {
       RangeOf range{linear(e.arg(0)), linear(e.arg(1))};
       // A range that is empty for some lists has no value for them.
-      if (minus(range.to, range.from).low.sign() < 0) throw Opaque{};
+      if (minus(range.to, range.from).low.sign() < 0) throw NotLinear{};
       return range;
     }
     case ast::Op::power:
-      throw Opaque{};
+      throw NotLinear{};
     default:
       return arithmetic(e);
   }
@@ -427,11 +323,11 @@ Linear ListTerms::Impl::product(const Linear& a, const Linear& b) {
   if (a.is_constant()) return scaled(b, a.constant);
   if (b.is_constant()) return scaled(a, b.constant);
   if (a.low.sign() < 0 || b.low.sign() < 0 || denominator(a) != 1 || denominator(b) != 1)
-    throw Opaque{};
+    throw NotLinear{};
   const std::int64_t a0 = a.low.ceil().to_int64(), a1 = a.high.floor().to_int64();
   const std::int64_t b0 = b.low.ceil().to_int64(), b1 = b.high.floor().to_int64();
   if (a1 - a0 >= kMostPairs || b1 - b0 >= kMostPairs || (a1 - a0 + 1) * (b1 - b0 + 1) > kMostPairs)
-    throw Opaque{};
+    throw NotLinear{};
   const Linear out = fresh(a.low * b.low, a.high * b.high);
   const auto at_most = [&](const Linear& x, std::int64_t v) {
     return at_least_zero(minus(number(v), x));
@@ -460,30 +356,31 @@ Meaning ListTerms::Impl::arithmetic(const ast::Expr& e) {
     case ast::Op::floor_divide: {
       if (!b.is_constant()) {
         if (e.op == ast::Op::divide && b.low.sign() > 0) return Quotient{a, b};
-        throw Opaque{};
+        throw NotLinear{};
       }
       if (b.constant.is_zero()) throw NoValue{};
       const Linear quotient = scaled(a, Rational(1) / b.constant);
       return e.op == ast::Op::divide ? quotient : floor(quotient);
     }
     default:
-      throw Opaque{};
+      throw NotLinear{};
   }
 }
 
-/// The right side is not looked at where the left one decides.
+Truth ListTerms::Impl::part(const ast::Expr& e) {
+  try {
+    return truth(e);
+  } catch (const NoValue&) {
+    return {false, {}};
+  }
+}
+
 Truth ListTerms::Impl::logical(const ast::Expr& e) {
-  Truth left = truth(e.arg(0));
+  Truth left = part(e.arg(0));
   if (e.op == ast::Op::implies) left = not_(left);
   const bool all = e.op == ast::Op::logical_and;
   if (left.known && *left.known != all) return left;
-  try {
-    const Truth right = truth(e.arg(1));
-    return join({left, right}, all);
-  } catch (const NoValue&) {
-    if (left.known) throw;
-    throw Opaque{};  // whether it has a value depends on the lists
-  }
+  return join({left, part(e.arg(1))}, all);
 }
 
 Truth ListTerms::Impl::same(const Meaning& a, const Meaning& b) {
@@ -497,7 +394,7 @@ Truth ListTerms::Impl::same(const Meaning& a, const Meaning& b) {
   }
   const auto* x = std::get_if<std::shared_ptr<ListOf>>(&a);
   const auto* y = std::get_if<std::shared_ptr<ListOf>>(&b);
-  if (x == nullptr || y == nullptr || (*x)->set || (*y)->set) throw Opaque{};
+  if (x == nullptr || y == nullptr || (*x)->set || (*y)->set) throw NotLinear{};
   if ((*x)->items.size() != (*y)->items.size()) return {false, {}};
   std::vector<Truth> each;
   for (std::size_t i = 0; i < (*x)->items.size(); ++i)
@@ -510,7 +407,7 @@ Truth ListTerms::Impl::contains(const Meaning& value, const Meaning& of) {
     return join({less_equal(range->from, value), less_equal(value, range->to)}, true);
   }
   const auto* list = std::get_if<std::shared_ptr<ListOf>>(&of);
-  if (list == nullptr) throw Opaque{};
+  if (list == nullptr) throw NotLinear{};
   std::vector<Truth> any;
   for (const Meaning& item : (*list)->items)
     any.push_back(std::holds_alternative<RangeOf>(item) ? contains(value, item)
@@ -521,7 +418,7 @@ Truth ListTerms::Impl::contains(const Meaning& value, const Meaning& of) {
 Linear ListTerms::Impl::index(const ast::Expr& e) {
   const Meaning of = mean(e.arg(0));
   const auto* list = std::get_if<std::shared_ptr<ListOf>>(&of);
-  if (list == nullptr) throw Opaque{};
+  if (list == nullptr) throw NotLinear{};
   const Rational at = constant(mean(e.arg(1)));
   const auto size = static_cast<std::int64_t>((*list)->items.size());
   if (!at.is_integer() || at.sign() < 0 || !(at < Rational(size))) throw NoValue{};
@@ -539,7 +436,7 @@ Meaning ListTerms::Impl::choose(const ast::Expr& e) {
     }
     return select(condition, linear(then), linear(otherwise));
   } catch (const NoValue&) {
-    throw Opaque{};
+    throw NotLinear{};
   }
 }
 
@@ -548,7 +445,7 @@ Meaning ListTerms::Impl::call(const ast::Expr& e) {
   if (f == "if" && e.args.size() == 3) return choose(e);
   std::vector<Meaning> args;
   for (const ast::Argument& argument : e.args) args.push_back(mean(*argument.value));
-  if (args.empty()) throw Opaque{};
+  if (args.empty()) throw NotLinear{};
   const auto* list = std::get_if<std::shared_ptr<ListOf>>(&args.front());
   if (f == "len" && list != nullptr)
     return number(static_cast<std::int64_t>((*list)->items.size()));
@@ -572,7 +469,7 @@ Meaning ListTerms::Impl::call(const ast::Expr& e) {
     if (by.is_zero()) throw NoValue{};
     return minus(x, scaled(floor(scaled(x, Rational(1) / by)), by));
   }
-  throw Opaque{};
+  throw NotLinear{};
 }
 
 ListTerms::ListTerms(const Problem& problem, const LayoutValues& values, smt::Solver& solver,
@@ -585,7 +482,7 @@ std::optional<smt::Term> ListTerms::lower(const ast::Expr& condition) {
   try {
     const Truth holds = impl_->truth(condition);
     return holds.known ? impl_->solver.truth(*holds.known) : holds.term;
-  } catch (const Opaque&) {
+  } catch (const NotLinear&) {
     return std::nullopt;
   } catch (const ArithmeticError&) {
     return std::nullopt;

@@ -12,20 +12,11 @@
 
 #include "lang/conditions.hpp"
 #include "planner/layout.hpp"
-#include "planner/smt.hpp"
+#include "planner/linear.hpp"
 
 /// Conditions over stage_layers and recompute_layers as terms of a solver. Whatever else they name
 /// is a number by then.
 namespace plimsoll {
-
-/// A rational combination of integers of a solver, and between which values it lies.
-struct Linear {
-  std::vector<std::pair<Rational, smt::Term>> parts;
-  Rational constant;
-  Rational low, high;  ///< of the whole
-
-  bool is_constant() const { return parts.empty(); }
-};
 
 /// The operands of the `and`s that a condition consists of; itself where it is none.
 std::vector<const ast::Expr*> conjuncts(const ast::Expr&);
@@ -48,9 +39,10 @@ class ListTerms {
             std::vector<Linear> stage_layers, std::vector<Linear> recompute_layers);
   ~ListTerms();
 
-  /// What must be required for the condition to hold, exactly; requires the definitions of what it
-  /// introduces. nullopt: it cannot be said in such terms (products of entries, derived numbers,
-  /// bytes("…"), what has a value only for some lists): find out on concrete lists.
+  /// What must be required for the condition to hold (see eval_condition()), exactly; requires the
+  /// definitions of what it introduces. nullopt: it cannot be said in such terms (products of
+  /// entries, derived numbers, bytes("…"), what has a value only for some lists): find out on
+  /// concrete lists.
   std::optional<smt::Term> lower(const ast::Expr& condition);
 
  private:

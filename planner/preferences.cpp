@@ -10,11 +10,11 @@
 namespace plimsoll {
 namespace {
 
-/// How much worse \a with is than \a without, as a share of the latter.
-double worse(const Priced& with, const Priced& without, bool minimize) {
+/// How much worse \a with is than \a without, as a share of \a chosen's.
+double worse(const Priced& with, const Priced& without, const Priced& chosen, bool minimize) {
   const double a = without.value.to_double(), b = with.value.to_double();
-  if (a == 0) return 0;
-  return std::max(0.0, (minimize ? b - a : a - b) / std::abs(a));
+  const double whole = std::abs(chosen.value.to_double());
+  return whole == 0 ? 0 : std::max(0.0, (minimize ? b - a : a - b) / whole);
 }
 
 /// The job with one preference left out, and a requirement instead where \a required.
@@ -52,8 +52,9 @@ std::vector<PreferenceCost> price_preferences(const Problem& problem, const Plan
       // Its conditions are of the changed job, which ends here.
       other.best->unmet.clear();
       cost.layout = describe(problem, other.best->layout);
-      cost.cost = cost.met ? worse(*result.best, *other.best, result.minimize)
-                           : worse(*other.best, *result.best, result.minimize);
+      const Priced& best = *result.best;
+      cost.cost = cost.met ? worse(best, *other.best, best, result.minimize)
+                           : worse(*other.best, best, best, result.minimize);
       cost.other = std::move(*other.best);
     }
     out.push_back(std::move(cost));

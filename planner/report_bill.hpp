@@ -24,6 +24,7 @@ struct Heading {
   std::int64_t context = 0;   ///< serve: tokens a sequence holds at most
   std::string reserved_note;  ///< how reserved follows from allocated: "× 1.08, …"
   std::vector<std::string> recompute_modes = {"none", "full"};
+  std::vector<std::string> pools;      ///< their names
   std::optional<double> step_seconds;  ///< train: of the layout, by the time model
 };
 
@@ -51,7 +52,8 @@ std::string against_json(const Heading&, const Bill&, const Heading& other_headi
 /// Likewise where no layout is possible: job, status "infeasible" and the reason.
 std::string no_bill_json(const Problem&, const std::string& why);
 
-/// The object `layout` of plimsoll.bill/1 and plimsoll.plan/1.
-std::string layout_json(const Layout&, const std::vector<std::string>& recompute_modes);
+/// The object `layout` of plimsoll.bill/1 and plimsoll.plan/1. \a pools: names of the cluster's.
+std::string layout_json(const Layout&, const std::vector<std::string>& recompute_modes,
+                        const std::vector<std::string>& pools = {});
 
 }  // namespace plimsoll::report

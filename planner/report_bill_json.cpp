@@ -83,7 +83,8 @@ std::vector<std::int64_t> recomputed(const Layout& layout) {
   return std::vector<std::int64_t>(layout.stage_layers.size(), 0);
 }
 
-Json layout_object(const Layout& layout, const std::vector<std::string>& recompute_modes) {
+Json layout_object(const Layout& layout, const std::vector<std::string>& recompute_modes,
+                   const std::vector<std::string>& pools) {
   Json out;
   out["tp"] = layout.tp;
   out["pp"] = layout.pp;
@@ -99,6 +100,8 @@ Json layout_object(const Layout& layout, const std::vector<std::string>& recompu
   out["recompute"] = word(layout.recompute, recompute_modes);
   out["recompute_layers"] = recomputed(layout);
   out["stage_layers"] = layout.stage_layers;
+  for (const std::uint32_t pool : layout.stage_pool)
+    if (pool < pools.size()) out["stage_pool"].push_back(pools[pool]);
   out["sp"] = layout.sp;
   out["schedule"] = name(layout.schedule);
   out["offload"] = layout.offload.to_double();
@@ -107,8 +110,9 @@ Json layout_object(const Layout& layout, const std::vector<std::string>& recompu
 
 }  // namespace
 
-std::string layout_json(const Layout& layout, const std::vector<std::string>& recompute_modes) {
-  return layout_object(layout, recompute_modes).dump();
+std::string layout_json(const Layout& layout, const std::vector<std::string>& recompute_modes,
+                        const std::vector<std::string>& pools) {
+  return layout_object(layout, recompute_modes, pools).dump();
 }
 
 namespace {
@@ -120,7 +124,7 @@ Json bill_object(const Heading& heading, const Bill& bill) {
   out["model"] = heading.model;
   out["params"] = integer(bill.params);
   out["framework"] = heading.framework;
-  out["layout"] = layout_object(bill.layout, heading.recompute_modes);
+  out["layout"] = layout_object(bill.layout, heading.recompute_modes, heading.pools);
   if (heading.serve) {
     out["sequences"] = bill.sequences;
     out["kv_blocks"] = bill.kv_blocks;

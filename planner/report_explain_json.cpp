@@ -21,9 +21,9 @@ Json times(const StepTime& time) {
   return out;
 }
 
-Json rival(const Rival& r, const std::vector<std::string>& modes, const Rival* own) {
+Json rival(const Rival& r, const Heading& heading, const Rival* own) {
   Json out;
-  out["layout"] = Json::parse(layout_json(r.priced.layout, modes));
+  out["layout"] = Json::parse(layout_json(r.priced.layout, heading.recompute_modes, heading.pools));
   out["step_seconds"] = seconds(r.priced);
   out["peak_bytes"] = integer(r.priced.peak_bytes);
   out["hbm_bytes"] = integer(r.priced.hbm_bytes);
@@ -49,7 +49,9 @@ Json binds(const Bill& bill) {
   return out;
 }
 
-Json growth_of(const std::vector<Growth>& growth) {
+}  // namespace
+
+Json growth_json(const std::vector<Growth>& growth) {
   Json out = Json::array();
   for (const Growth& g : growth) {
     Json one;
@@ -65,9 +67,6 @@ Json growth_of(const std::vector<Growth>& growth) {
   }
   return out;
 }
-
-}  // namespace
-
 std::string explain_json(const Heading& heading, const Bill& bill,
                          const std::vector<SingleStep>& steps, const Why& why) {
   Json out;
@@ -75,19 +74,18 @@ std::string explain_json(const Heading& heading, const Bill& bill,
   out["bill"] = Json::parse(bill_json(heading, bill));
   out["binds"] = binds(bill);
   const Rival* own = why.own ? &*why.own : nullptr;
-  out["own"] = own != nullptr ? rival(*own, heading.recompute_modes, nullptr) : Json();
+  out["own"] = own != nullptr ? rival(*own, heading, nullptr) : Json();
   out["others"] = Json::array();
-  for (const Rival& r : why.others) out["others"].push_back(rival(r, heading.recompute_modes, own));
+  for (const Rival& r : why.others) out["others"].push_back(rival(r, heading, own));
   out["proven"] = why.proven;
   out["beyond_memory"] = Json::array();
-  for (const Rival& r : why.beyond)
-    out["beyond_memory"].push_back(rival(r, heading.recompute_modes, own));
-  out["growth"] = growth_of(why.growth);
+  for (const Rival& r : why.beyond) out["beyond_memory"].push_back(rival(r, heading, own));
+  out["growth"] = growth_json(why.growth);
   out["steps"] = Json::array();
   for (const SingleStep& step : steps) {
     Json one;
     one["change"] = step.change;
-    one["layout"] = Json::parse(layout_json(step.layout, heading.recompute_modes));
+    one["layout"] = Json::parse(layout_json(step.layout, heading.recompute_modes, heading.pools));
     one["peak_bytes"] = integer(step.peak_bytes);
     one["hbm_bytes"] = integer(step.hbm_bytes);
     one["fits"] = step.fits;

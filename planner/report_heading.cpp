@@ -42,6 +42,7 @@ Heading heading(const Problem& problem, const Layout& layout) {
       out.reserved_note += ", " + problem.inventory.reserved_source;
   }
   out.recompute_modes = problem.inventory.recompute_modes;
+  for (const Pool& pool : problem.cluster->pools) out.pools.push_back(pool.name);
   if (!out.serve) {
     try {
       out.step_seconds = static_cast<double>(Clock(problem).step(layout).nanoseconds) * 1e-9;

@@ -4,8 +4,10 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "lang/rational.hpp"
+#include "planner/growth.hpp"
 
 /// What the JSON reports share. Seen by report_*_json.cpp only: the library's header is large.
 namespace plimsoll::report {
@@ -21,5 +23,8 @@ inline Json integer(Int128 value) {
     return static_cast<std::int64_t>(value);
   return static_cast<double>(value);
 }
+
+/// What `growth` is in plimsoll.explain/1 and plimsoll.plan/1.
+Json growth_json(const std::vector<Growth>&);
 
 }  // namespace plimsoll::report

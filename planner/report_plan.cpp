@@ -11,6 +11,7 @@
 #include "lang/units.hpp"
 #include "planner/peak.hpp"
 #include "planner/report_bill.hpp"
+#include "planner/report_parts.hpp"
 #include "planner/report_plan_parts.hpp"
 #include "planner/time_defaults.hpp"
 
@@ -107,6 +108,19 @@ std::string asked_for(const PlanResult& r) {
   return fmt::format("{} = {:.4g}, ", what, number);
 }
 
+/// "seq to 12,288; 13,312 would take 80.1 GiB".
+std::string growth_line(const Growth& g) {
+  if (g.endless && g.knob != "mbs") return g.knob + " without end: memory does not bound it";
+  std::string out = g.largest > g.now
+                        ? fmt::format("{} to {}", g.knob, grouped(g.largest))
+                        : fmt::format("{} no further than {}", g.knob, grouped(g.now));
+  if (g.endless)
+    out += ", the whole batch of a replica";
+  else if (g.next > 0)
+    out += fmt::format("; {} would take {}", grouped(g.next), human_bytes(g.next_bytes));
+  return out;
+}
+
 std::string best_text(const Problem& problem, const PlanResult& r, const Heading& heading,
                       const Style& style) {
   const Priced& best = *r.best;
@@ -128,6 +142,9 @@ std::string best_text(const Problem& problem, const PlanResult& r, const Heading
   out += "\n";
   Table facts({{}, {Table::Align::left, style.width - 14}});
   facts.add({"peak", memory(best)});
+  if (best.host_bytes > 0)
+    facts.add({"host", fmt::format("{} of optimizer states a GPU, of {} of its node's memory",
+                                   human_bytes(best.host_bytes), human_bytes(best.host_share))});
   const Bill full = bill(problem, l);
   const StageBill& stage = peak_stage(full);
   const std::string where =
@@ -136,8 +153,8 @@ std::string best_text(const Problem& problem, const PlanResult& r, const Heading
                                      stage.peak_moment.empty() ? "" : ", at " + stage.peak_moment,
                                      largest(stage, 4))});
   if (!serve) {
-    facts.add({"step", fmt::format("{}, {} micro-batches of {}", duration(seconds(best)),
-                                   grouped(l.microbatches), l.mbs)});
+    facts.add({"step", fmt::format("{}, {} of {}", duration(seconds(best)),
+                                   count_of(l.microbatches, "micro-batch"), l.mbs)});
     facts.add({"rate", fmt::format("{} tokens/s, {} a GPU; {:.1f} TFLOP/s a GPU, MFU {}",
                                    whole(best.time.tokens_per_second),
                                    whole(best.time.tokens_per_second / gpus),
@@ -150,6 +167,8 @@ std::string best_text(const Problem& problem, const PlanResult& r, const Heading
                                           "to the cluster to see the cost")});
   }
   add_preferences(facts, r);
+  for (std::size_t i = 0; i < r.growth.size(); ++i)
+    facts.add({i == 0 ? "could grow" : "", growth_line(r.growth[i])});
   out += facts.str(style, 2);
   if (serve) return out;
   out += "\n  where a step goes\n";
@@ -238,14 +257,20 @@ std::string core_text(const Problem& problem, const PlanResult& r, const Style& 
 std::string nothing_text(const Problem& problem, const PlanResult& r, const Style& style) {
   const bool no = r.status == PlanResult::infeasible;
   std::string answer = no ? "nothing fits" : "nothing found that fits";
-  if (r.space == 0)
+  if (r.space == 0 || (no && r.evaluated == 0 && !r.why.empty()))
     answer =
         r.why.empty() ? "no layout is possible" : fmt::format("no layout is possible: {}", r.why);
   std::string detail;
   if (r.tightest) {
     const Priced& t = *r.tightest;
     const Int128 over = t.peak_bytes - t.hbm_bytes;
-    if (over > 0)
+    if (t.host_bytes > t.host_share)
+      answer += fmt::format(
+          ": at the nearest layout a GPU keeps {} of optimizer states in host memory, and its "
+          "share "
+          "of its node's is {}",
+          human_bytes(t.host_bytes), human_bytes(t.host_share));
+    else if (over > 0)
       answer += fmt::format(": the nearest layout needs {} of {} ({} over)",
                             human_bytes(t.peak_bytes), human_bytes(t.hbm_bytes), human_bytes(over));
     else

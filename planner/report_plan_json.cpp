@@ -9,7 +9,9 @@ namespace {
 
 Json choice(const Problem& problem, const Priced& p) {
   Json out;
-  out["layout"] = Json::parse(layout_json(p.layout, problem.inventory.recompute_modes));
+  std::vector<std::string> pools;
+  for (const Pool& pool : problem.cluster->pools) pools.push_back(pool.name);
+  out["layout"] = Json::parse(layout_json(p.layout, problem.inventory.recompute_modes, pools));
   out["peak_bytes"] = integer(p.peak_bytes);
   out["headroom"] = p.headroom();
   if (problem.job->serve) {
@@ -94,6 +96,7 @@ std::string plan_json(const Problem& problem, const PlanResult& result,
   if (!result.unproven.empty()) search["unproven"] = result.unproven;
   out["search"] = std::move(search);
   if (!result.preferences.empty()) out["preferences"] = preferences(problem, result);
+  if (!result.growth.empty()) out["growth"] = growth_json(result.growth);
   if (!result.pareto.empty()) {
     out["pareto"] = Json::array();
     for (const Priced& p : result.pareto) out["pareto"].push_back(choice(problem, p));

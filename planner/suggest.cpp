@@ -59,7 +59,8 @@ class Draft {
 
   Job& job() { return job_; }
   Pool& pool() { return cluster_.pools.front(); }
-  bool fits() const { return any_fit(problem_).has_value(); }
+  std::optional<Priced> fit() const { return any_fit(problem_); }
+  bool fits() const { return fit().has_value(); }
 
  private:
   Problem problem_;
@@ -85,6 +86,7 @@ class Tries {
     return attempt(edits_.job_field(field, value), change, value);
   }
 
+  void try_pin(const std::string& variable);
   void try_conditions();
   void try_batch();
   void try_precision();
@@ -129,14 +131,46 @@ void Tries::run() {
   try_adapter();
 }
 
-/// Pins left free, requirements dropped.
+/// What a layout has of a variable, as it is written; "" where that is a list, or not written.
+std::string written(const Problem& problem, const std::string& variable, const Layout& l) {
+  if (variable == "sp") return l.sp ? "true" : "false";
+  if (variable == "schedule") return std::string(name(l.schedule));
+  if (variable == "offload") return l.offload.str();
+  if (variable == "recompute") {
+    const auto& modes = problem.inventory.recompute_modes;
+    return l.recompute < modes.size() ? modes[l.recompute] : "none";
+  }
+  const std::pair<const char*, std::int64_t> numbers[] = {
+      {"tp", l.tp}, {"pp", l.pp},   {"vpp", l.vpp}, {"cp", l.cp},       {"ep", l.ep},
+      {"dp", l.dp}, {"etp", l.etp}, {"mbs", l.mbs}, {"shard", l.shard}, {"zero", l.zero}};
+  for (const auto& [name, value] : numbers)
+    if (variable == name) return std::to_string(value);
+  return "";
+}
+
+/// A pin set to a value that would do, where there is one; else left free.
+void Tries::try_pin(const std::string& variable) {
+  const auto free = edits_.without_job_field(variable);
+  if (!free || stopped()) return;
+  if (!problem_.job->serve) {
+    Draft draft(problem_);
+    draft.job().layout.erase(variable);
+    const auto found = draft.fit();
+    if (!found) return;
+    const std::string value = written(problem_, variable, found->layout);
+    if (!value.empty() &&
+        job_field(variable, value,
+                  fmt::format("set {} = {}, or leave it to the planner", variable, value)))
+      return;
+  }
+  attempt(free, fmt::format("leave {} to the planner", variable), "");
+}
+
+/// Pins changed or left free, requirements dropped.
 void Tries::try_conditions() {
   const Job& job = *problem_.job;
-  for (const auto& [variable, choice] : job.layout) {
-    if (variable == "seq" || variable == "batch" || variable == "sequences") continue;
-    attempt(edits_.without_job_field(variable), fmt::format("leave {} to the planner", variable),
-            "");
-  }
+  for (const auto& [variable, choice] : job.layout)
+    if (variable != "seq" && variable != "batch" && variable != "sequences") try_pin(variable);
   for (const Condition& c : job.require)
     attempt(edits_.without_requirement(c), fmt::format("drop the requirement '{}'", c.name), "");
 }

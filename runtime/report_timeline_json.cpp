@@ -81,7 +81,7 @@ std::string timeline_json(const Heading& heading, const Bill& bill, const runtim
   out["job"] = heading.job;
   out["model"] = heading.model;
   out["framework"] = heading.framework;
-  out["layout"] = Json::parse(layout_json(bill.layout, heading.recompute_modes));
+  out["layout"] = Json::parse(layout_json(bill.layout, heading.recompute_modes, heading.pools));
   out["rank"] = t.place.rank;
   out["stage"] = t.place.stage;
   out["microbatches"] = t.micro_batches;

@@ -125,7 +125,7 @@ TEST_CASE("what a preference cost is what planning without it gives", "[prefer]"
     if (!other.best) continue;
     CHECK(other.best->layout == costs[i].other->layout);
     const double a = r.best->value.to_double(), b = other.best->value.to_double();
-    CHECK(*costs[i].cost == Approx(costs[i].met ? std::max(0.0, a / b - 1) : b / a - 1));
+    CHECK(*costs[i].cost == Approx(costs[i].met ? std::max(0.0, 1 - b / a) : b / a - 1));
   }
   CHECK(costs[0].met);
   CHECK(*costs[0].cost > 0);
@@ -173,6 +173,10 @@ TEST_CASE("conditions that cannot choose are warned of, others are not", "[quest
         "tp > 4: this requirement is about nothing that is free: it never holds; ");
   CHECK(questions("require gpus == 8") ==
         "gpus == 8: this requirement reads nothing that is free: it always holds; ");
+  CHECK(questions("require pp >= 1") ==
+        "pp >= 1: this requirement is always true, whatever pp is; ");
+  CHECK(questions("require zero < 0 or mbs < 1") ==
+        "zero < 0 or mbs < 1: this requirement is never true, whatever zero and mbs are; ");
   CHECK(questions("tp in {2, 4}  require tp == 2") == "");
   CHECK(questions("recompute in {none, full}  require recompute == full") == "");
   CHECK(questions("recompute = none  require recompute == full") ==
@@ -186,11 +190,13 @@ TEST_CASE("a conflict is minimal: without any of its lines a layout is possible"
   for (const std::string& line : lines) all += line + "\n  ";
   World world(small(4000, all));
   const auto core = find_conflict(*world);
-  REQUIRE(core.size() == 2);
+  REQUIRE(core.size() == 3);
   CHECK(core[0].name == "pp = 4");
   CHECK(core[1].name == "tp = 4");
   CHECK(core[0].line == core[1].line + 1);
   CHECK(core[0].file == "world.plan");
+  CHECK(core[2].name.starts_with("the "));
+  CHECK(core[2].name.find(" GPUs of ") != std::string::npos);
   World one(small(4000, "tp in {2, 4}\n  require \"odd\": tp == 8\n  require mbs <= 4"));
   const auto named = find_conflict(*one);
   REQUIRE(named.size() == 2);

@@ -109,10 +109,29 @@ TEST_CASE("every kind of change is found where it is what it takes", "[suggest]"
   CHECK(changes(900, "").find("of the optimizer states in host memory") != std::string::npos);
   CHECK(changes(900, "").find("train an adapter") != std::string::npos);
   CHECK(changes(900, "").find("use ") != std::string::npos);
-  CHECK(changes(800, "zero = 1  recompute = none").find("leave recompute to the planner") !=
-        std::string::npos);
+  CHECK(changes(800, "zero = 1  recompute = none")
+            .find("set recompute = full, or leave it to the planner") != std::string::npos);
   CHECK(changes(1400, "require \"whole\": recompute == none  require mbs == 24")
             .find("drop the requirement") != std::string::npos);
+}
+
+TEST_CASE("a pin that keeps everything out is told with a value that would do", "[suggest]") {
+  int named = 0;
+  for (const char* pin : {"recompute = none", "mbs = 24", "zero = 0", "zero in {0, 1}  pp = 1"})
+    for (const int memory : {700, 800, 1000, 1200}) {
+      World world(world_text(1, memory, pin));
+      if (planned(world_text(1, memory, pin)).best) continue;
+      for (const Relaxation& r : suggest(*world)) {
+        if (!r.change.starts_with("set ")) continue;
+        ++named;
+        INFO(pin << ", " << memory << " MiB: " << r.change);
+        const std::string line = r.change.substr(4, r.change.find(',') - 4);  // "recompute = full"
+        CHECK(line.ends_with(r.value));
+        CHECK(r.plan_text.find(line) != std::string::npos);
+        CHECK(planned(r.plan_text).best);
+      }
+    }
+  CHECK(named > 2);
 }
 
 TEST_CASE("where no number of GPUs would do, none does", "[suggest]") {

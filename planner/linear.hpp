@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "lang/rational.hpp"
+#include "planner/smt.hpp"
+
+/// Sums of a solver's integers with rational factors.
+namespace plimsoll {
+
+/// A rational combination of integers of a solver, and between which values it lies.
+struct Linear {
+  std::vector<std::pair<Rational, smt::Term>> parts;
+  Rational constant;
+  Rational low, high;  ///< of the whole
+
+  bool is_constant() const { return parts.empty(); }
+};
+
+/// It cannot be said in linear terms.
+struct NotLinear {};
+
+Linear number(const Rational&);
+Linear scaled(const Linear&, const Rational& by);
+Linear plus(const Linear&, const Linear&);
+Linear minus(const Linear&, const Linear&);
+
+/// Throws NotLinear where it is too large.
+Int128 common_multiple(Int128, Int128);
+/// The least positive integer that makes every factor and the constant whole; throws likewise.
+Int128 denominator(const Linear&);
+
+}  // namespace plimsoll
