@@ -63,6 +63,11 @@ def run(command):
         return usage.ru_utime + usage.ru_stime, child.returncode, out.read()
 
 
+def start(options, path):
+    """The median CPU seconds until a file is compiled: of `check`, and the job's model and framework."""
+    return statistics.median(run([options.plimsoll, "check", str(path)])[0] for _ in range(options.runs))
+
+
 def plan(options, path):
     """The median CPU seconds, and the JSON answer (None after a failure, with the status)."""
     seconds = []
@@ -75,22 +80,23 @@ def plan(options, path):
 
 
 def brute(options, path, answer):
-    """Words for what brute force took, and whether it came to the same answer."""
+    """Words for what brute force took, whether it came to the same answer, and what one layout alone takes."""
     if not options.brute:
-        return "", ""
+        return "", "", ""
     cpu, code, printed = run([options.brute, str(path), str(options.seconds)])
     if code != 0:
-        return f"ended with {code}", ""
+        return f"ended with {code}", "", ""
     tried = json.loads(printed)
+    cpu, alone = tried["cpu"], f"{tried['alone_us']:6.0f} us"
     outer = tried["outer"]
     if not tried["whole"]:
-        return f"> {cpu:.1f} s, {outer:,} looked at", ""
+        return f"> {cpu:.1f} s, {outer:,} looked at", "", alone
     best = answer["best"] if answer else None
     mine = round(best["step_seconds"] * 1e9) if best else None
     # Seconds are printed with fewer digits than nanoseconds have.
     same = (mine is None) == (tried["step_ns"] is None) and (
         mine is None or abs(mine - tried["step_ns"]) <= 1e-6 * mine)
-    return f"{cpu:.2f} s, {outer:,} looked at", "same" if same else "OTHER"
+    return f"{cpu:.2f} s, {outer:,} looked at", "same" if same else "OTHER", alone
 
 
 def verdict(problem, answer, code):
@@ -111,12 +117,12 @@ def measure(options, folder, problems, with_brute):
         cpu, answer, code = plan(options, path)
         space = answer["search"]["space"] if answer else 0
         looked = answer["search"]["evaluated"] if answer else 0
-        each = f"{cpu / space * 1e6:7.2f}" if space else f"{'':7}"
+        each = f"{max(0, cpu - start(options, path)) / space * 1e6:7.2f}" if space else f"{'':7}"
         bound = f"{problem.bound:5.1f}" if problem.bound else f"{'':5}"
         remark = " over" if problem.bound and cpu > problem.bound else ""
-        tried, same = brute(options, path, answer) if with_brute else ("", "")
+        tried, same, alone = brute(options, path, answer) if with_brute else ("", "", "")
         print(f"{problem.name:34}{cpu:7.2f} s{bound}{remark:6}{space:>11,}{looked:>9,}{each}   "
-              f"{verdict(problem, answer, code):36}{tried:34}{same:6}{problem.others}", flush=True)
+              f"{verdict(problem, answer, code):36}{tried:34}{same:6}{alone:10}{problem.others}", flush=True)
 
 
 def main():
@@ -129,7 +135,7 @@ def main():
     parser.add_argument("--only", default="", help="only problems whose name holds this text")
     options = parser.parse_args()
     print(f"{'problem':34}{'CPU':>9}{'bound':>5}{'':6}{'space':>11}{'looked':>9}{'us each':>8}  "
-          f"{'answer':36}{'brute force':40}others, s")
+          f"{'answer':36}{'brute force':40}{'one alone':10}others, s")
     with tempfile.TemporaryDirectory() as folder:
         measure(options, folder, PROBLEMS, True)
         print("\ngrowth, which should be that of the space")

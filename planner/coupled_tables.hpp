@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "planner/inner.hpp"
@@ -63,5 +65,28 @@ class StageTables {
   std::vector<std::vector<StageCell>> cells_;  ///< by stage; by offset, then count
   std::vector<std::vector<StageGap>> gaps_;
 };
+
+/// Cells of one count that say the same, on neighbouring offsets but for those that hold no cell.
+struct CellGroup {
+  std::int64_t first = 0, last = 0;  ///< offsets
+  const StageCell* cell = nullptr;
+};
+
+/// By count, the groups of a stage's cells. \a same: do two cells say the same?
+template <class Same>
+std::map<std::int64_t, std::vector<CellGroup>> grouped(
+    const std::vector<StageCell>& cells, std::pair<std::int64_t, std::int64_t> offsets, Same same) {
+  std::map<std::int64_t, std::vector<CellGroup>> out;
+  for (const StageCell& c : cells) {
+    std::vector<CellGroup>& list = out[c.count];
+    if (list.empty())
+      list.push_back({offsets.first, offsets.second, &c});
+    else if (!same(*list.back().cell, c)) {
+      list.back().last = c.offset - 1;
+      list.push_back({c.offset, offsets.second, &c});
+    }
+  }
+  return out;
+}
 
 }  // namespace plimsoll

@@ -13,12 +13,6 @@ namespace {
 /// It has no value, whatever the lists are.
 struct NoValue {};
 
-/// A truth: known, or a Boolean of the solver.
-struct Truth {
-  std::optional<bool> known;
-  smt::Term term;
-};
-
 struct ListOf;
 /// A number over another one that is above 0.
 struct Quotient {
@@ -38,25 +32,19 @@ struct ListOf {
 
 }  // namespace
 
-struct ListTerms::Impl {
+struct ListTerms::Impl : LinearTerms {
+  Impl(const Problem& p, const LayoutValues& v, smt::Solver& s, std::vector<Linear> layers,
+       std::vector<Linear> recomputed)
+      : LinearTerms(s),
+        problem(p),
+        values(v),
+        stage_layers(std::move(layers)),
+        recompute_layers(std::move(recomputed)) {}
+
   const Problem& problem;
   const LayoutValues& values;
-  smt::Solver& solver;
   std::vector<Linear> stage_layers, recompute_layers;
-  std::int64_t made = 0;
 
-  // Terms.
-  smt::Term integer(const Linear& whole);
-  Linear fresh(const Rational& low, const Rational& high);
-  Truth at_least_zero(const Linear&);
-  Truth not_(const Truth&);
-  Truth join(std::vector<Truth>, bool all);
-  void require(const Truth&);
-  Linear most(std::vector<Linear>);
-  Linear floor(const Linear&);
-  Linear select(const Truth&, const Linear& then, const Linear& otherwise);
-
-  // Expressions.
   Meaning mean(const ast::Expr&);
   Meaning concrete(const ast::Expr&);
   Meaning from_value(const eval::Value&);
@@ -78,103 +66,6 @@ struct ListTerms::Impl {
   Truth truth(const ast::Expr& e) { return truth(mean(e)); }
   Rational constant(const Meaning&);
 };
-
-/// The sum that \a whole is, as an integer of the solver.
-smt::Term ListTerms::Impl::integer(const Linear& whole) {
-  std::vector<smt::Product> products;
-  for (const auto& [factor, term] : whole.parts) products.push_back({factor.num(), term});
-  return solver.sum(products, whole.constant.num());
-}
-
-Linear ListTerms::Impl::fresh(const Rational& low, const Rational& high) {
-  const smt::Term term =
-      solver.integer(fmt::format("list_{}", made++), low.to_int64(), high.to_int64());
-  return {{{1, term}}, 0, low, high};
-}
-
-Truth ListTerms::Impl::at_least_zero(const Linear& x) {
-  if (x.low.sign() >= 0) return {true, {}};
-  if (x.high.sign() < 0) return {false, {}};
-  const Linear whole = scaled(x, Rational::integer(denominator(x)));
-  if (whole.parts.size() != 1)
-    return {std::nullopt, solver.at_least(integer({whole.parts, 0, 0, 0}), -whole.constant.num())};
-  // factor * term >= -constant: a bound of the term itself.
-  const auto& [factor, term] = whole.parts.front();
-  const Rational bound = -whole.constant / factor;
-  return {std::nullopt, factor.sign() > 0 ? solver.at_least(term, bound.ceil().num())
-                                          : solver.at_most(term, bound.floor().num())};
-}
-
-Truth ListTerms::Impl::not_(const Truth& t) {
-  if (t.known) return {!*t.known, {}};
-  return {std::nullopt, solver.negate(t.term)};
-}
-
-/// All of them, or any.
-Truth ListTerms::Impl::join(std::vector<Truth> list, bool all) {
-  std::vector<smt::Term> open;
-  for (const Truth& t : list) {
-    if (!t.known) open.push_back(t.term);
-    if (t.known && *t.known != all) return {!all, {}};
-  }
-  if (open.empty()) return {all, {}};
-  return {std::nullopt, all ? solver.all(open) : solver.any(open)};
-}
-
-void ListTerms::Impl::require(const Truth& t) {
-  solver.require(t.known ? solver.truth(*t.known) : t.term);
-}
-
-/// The largest of some.
-Linear ListTerms::Impl::most(std::vector<Linear> list) {
-  Rational low = list.front().low, high = list.front().high;
-  for (const Linear& x : list) {
-    low = std::max(low, x.low);
-    high = std::max(high, x.high);
-  }
-  std::erase_if(list, [&](const Linear& x) { return x.high < low; });
-  for (const Linear& x : list)
-    if (x.low == high || list.size() == 1) return x;
-  Int128 common = 1;
-  for (const Linear& x : list) common = common_multiple(common, denominator(x));
-  const Rational unit = Rational::integer(common);
-  const Linear out = fresh((low * unit).floor(), (high * unit).ceil());
-  std::vector<Truth> reached;
-  for (const Linear& x : list) {
-    const Linear above = minus(out, scaled(x, unit));
-    require(at_least_zero(above));
-    reached.push_back(at_least_zero(scaled(above, -1)));
-  }
-  require(join(reached, false));
-  return scaled(out, Rational(1) / unit);
-}
-
-Linear ListTerms::Impl::floor(const Linear& x) {
-  if (x.is_constant()) return number(x.constant.floor());
-  const Int128 common = denominator(x);
-  if (common == 1) return x;
-  const Rational unit = Rational::integer(common);
-  const Linear out = fresh(x.low.floor(), x.high.floor());
-  const Linear rest = minus(scaled(x, unit), scaled(out, unit));  // 0 … common - 1
-  require(at_least_zero(rest));
-  require(at_least_zero(minus(number(unit - Rational(1)), rest)));
-  return out;
-}
-
-Linear ListTerms::Impl::select(const Truth& c, const Linear& then, const Linear& otherwise) {
-  if (c.known) return *c.known ? then : otherwise;
-  const Int128 a = denominator(then), b = denominator(otherwise);
-  const Rational unit = Rational::integer(a) * Rational::integer(b);
-  const Linear out = fresh((std::min(then.low, otherwise.low) * unit).floor(),
-                           (std::max(then.high, otherwise.high) * unit).ceil());
-  const auto is = [&](const Linear& x) {
-    const Linear above = minus(out, scaled(x, unit));
-    return join({at_least_zero(above), at_least_zero(scaled(above, -1))}, true);
-  };
-  require(join({not_(c), is(then)}, false));
-  require(join({c, is(otherwise)}, false));
-  return scaled(out, Rational(1) / unit);
-}
 
 Linear ListTerms::Impl::linear(const Meaning& m) {
   if (const auto* x = std::get_if<Linear>(&m)) return *x;
@@ -474,8 +365,8 @@ Meaning ListTerms::Impl::call(const ast::Expr& e) {
 
 ListTerms::ListTerms(const Problem& problem, const LayoutValues& values, smt::Solver& solver,
                      std::vector<Linear> stage_layers, std::vector<Linear> recompute_layers)
-    : impl_(new Impl{problem, values, solver, std::move(stage_layers), std::move(recompute_layers),
-                     0}) {}
+    : impl_(std::make_unique<Impl>(problem, values, solver, std::move(stage_layers),
+                                   std::move(recompute_layers))) {}
 ListTerms::~ListTerms() = default;
 
 std::optional<smt::Term> ListTerms::lower(const ast::Expr& condition) {

@@ -160,6 +160,10 @@ TEST_CASE("a layout as JSON, with the framework's words") {
         R"({"tp":1,"pp":1,"vpp":1,"cp":1,"ep":1,"etp":1,"dp":8,"zero":3,"shard":8,"mbs":1,)"
         R"("microbatches":4,"recompute":"selective","recompute_layers":[3],"stage_layers":[12],)"
         R"("sp":true,"schedule":"1f1b","offload":0.25})");
+  // Of unlike pools, the one that holds each stage.
+  layout.stage_pool = {1};
+  CHECK(report::layout_json(layout, {"none", "full", "selective"}, {"old", "new"})
+            .find(R"("stage_layers":[12],"stage_pool":["new"],)") != std::string::npos);
 }
 
 TEST_CASE("cache tokens that leave no single figure are null") {
