@@ -127,6 +127,54 @@ TEST_CASE("dealing layers by dynamic programming equals trying every list", "[pl
   CHECK(partly > 0);
 }
 
+TEST_CASE("stages whose offloaded states exceed the host's share are not dealt", "[planner]") {
+  int bound = 0, infeasible = 0;
+  for (const int pp : {1, 2, 3})
+    for (const int narrow : {0, 2}) {
+      const auto made = compiled(world(narrow, 5 - narrow, pp, pp));
+      Cluster cluster = *made->problem->cluster;
+      Problem p = *made->problem;
+      p.cluster = &cluster;
+      Layout l;
+      l.pp = pp;
+      l.recompute = 1;
+      l.offload = Rational::fraction(1, 2);
+      resolve(p, l);
+      l.stage_layers.clear();
+      l.recompute_layers.clear();
+      const auto share = [&](Int128 bytes) {
+        cluster.host_memory = bytes * cluster.pools[0].gpus_per_node;
+      };
+      share(Int128{1} << 50);
+      Clock clock(p);
+      Inner inner(p, clock);
+      Pricer pricer(p);
+      inner.set(l);
+      const auto free = solve_by_trying(inner, p);
+      REQUIRE(free);
+      const Int128 need = pricer.peak(as_layout(l, *free)).host_bytes;
+      CHECK(need > 0);
+      for (const int percent : {100, 99, 90, 80, 70, 60, 50, 30}) {
+        INFO("pp " << pp << " narrow " << narrow << " share " << percent << " %");
+        share(need * percent / 100);
+        Inner limited(p, clock);
+        limited.set(l);
+        const auto tried = solve_by_trying(limited, p);
+        const auto found = solve(limited, p);
+        CHECK(found == tried);
+        CHECK(can_fit(limited) == tried.has_value());
+        infeasible += !found;
+        if (!found) continue;
+        bound += found->stage_layers != free->stage_layers;
+        const Pricer::Peak peak = pricer.peak(as_layout(l, *found));
+        CHECK(peak.fits);
+        CHECK(peak.host_bytes <= need * percent / 100);
+      }
+    }
+  CHECK(bound > 0);
+  CHECK(infeasible > 0);
+}
+
 TEST_CASE("lists that a job pins are kept to", "[planner]") {
   const auto made = compiled(world(3, 4, 3, 6));
   const Problem& p = *made->problem;
