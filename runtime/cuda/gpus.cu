@@ -18,16 +18,17 @@ std::string version(int number) {
 std::string why_no_gpu() {
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
-    return std::string("this machine has no NVIDIA driver (libcuda.so.1), which the device 'cuda' "
-                       "needs; this build was made with CUDA " PLIMSOLL_CUDA_TOOLKIT);
+    return std::string(
+        "this machine has no NVIDIA driver (libcuda.so.1), which the device 'cuda' "
+        "needs; this build was made with CUDA " PLIMSOLL_CUDA_TOOLKIT);
   int count = 0;
   const cudaError_t answer = cudaGetDeviceCount(&count);
   if (answer == cudaErrorInsufficientDriver)
     return "the NVIDIA driver of this machine is for CUDA " + version(driver) +
            " at most; this build was made with CUDA " PLIMSOLL_CUDA_TOOLKIT;
   if (answer != cudaSuccess)
-    return "the NVIDIA driver (for CUDA " + version(driver) + ") finds no usable GPU: " +
-           cudaGetErrorString(answer);
+    return "the NVIDIA driver (for CUDA " + version(driver) +
+           ") finds no usable GPU: " + cudaGetErrorString(answer);
   return count > 0 ? "" : "the NVIDIA driver finds no GPU";
 }
 

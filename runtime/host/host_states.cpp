@@ -17,7 +17,12 @@ namespace {
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
-/// Weights that a stage's ops read, as the program numbers them.
+bool starts_with(const std::string& text, const std::string& with) {
+  return text.compare(0, with.size(), with) == 0;
+}
+
+}  // namespace
+
 std::set<WeightId> weights_on(const Program& p, const StagePlan& plan) {
   std::set<WeightId> weights;
   for (const PlannedChunk& chunk : plan.chunks)
@@ -28,12 +33,6 @@ std::set<WeightId> weights_on(const Program& p, const StagePlan& plan) {
     }
   return weights;
 }
-
-bool starts_with(const std::string& text, const std::string& with) {
-  return text.compare(0, with.size(), with) == 0;
-}
-
-}  // namespace
 
 WeightId stored_as(const Program& p, WeightId w) {
   while (p.weights[w].tied_to != kNone) w = p.weights[w].tied_to;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -129,6 +130,9 @@ class HostStates {
   std::map<WeightId, std::pair<int, std::size_t>> entry_of_;  ///< by stored weight: family, entry
   std::map<WeightId, bool> ties_;  ///< owners that several stages have, and whether this one does
 };
+
+/// Weights that a stage's ops read, as the program numbers them.
+std::set<WeightId> weights_on(const Program&, const StagePlan&);
 
 /// The weight whose storage \a w is.
 WeightId stored_as(const Program&, WeightId w);

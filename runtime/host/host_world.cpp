@@ -9,9 +9,6 @@
 
 namespace plimsoll::runtime::host {
 
-namespace {
-
-/// Tokens of a step that have a target.
 double loss_tokens(const Problem& p, const Layout& l) {
   for (const Op& op : p.program->ops)
     if (op.kind == OpKind::cross_entropy) {
@@ -21,8 +18,6 @@ double loss_tokens(const Problem& p, const Layout& l) {
     }
   return 1;
 }
-
-}  // namespace
 
 HostWorld::HostWorld(const Problem& p, const Layout& l, const HostOptions& o)
     : problem(p), layout(l), options(o) {

@@ -34,6 +34,9 @@ struct HostOptions {
 /// Whole tensors of the model by weight, put together from the ranks' parts.
 using WholeTensors = std::vector<std::vector<float>>;
 
+/// Tokens of a step that have a target.
+double loss_tokens(const Problem&, const Layout&);
+
 class HostWorld {
  public:
   /// \a problem and \a layout outlive it. Throws InternalError where the job asks for arithmetic

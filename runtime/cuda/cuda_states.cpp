@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "runtime/cuda/cuda_states.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "lang/diagnostics.hpp"
+#include "runtime/host/host_states.hpp"
+
+namespace plimsoll::runtime::cuda {
+
+using host::stored_as;
+
+CudaStates::CudaStates(const RankWorld& world, Machine& machine, Scratch& scratch, Peers& peers)
+    : world_(world), machine_(machine), scratch_(scratch), peers_(peers) {
+  families_[experts].shard = Bond::expert_shard;
+  families_[experts].replicas = Bond::expert_replicas;
+  const Program& p = *world.problem.program;
+  const std::set<WeightId> here = host::weights_on(p, world.plan);
+  for (const PlannedChunk& chunk : world.plan.chunks)
+    for (const PlannedSegment& s : chunk.segments) {
+      const Segment& segment = p.segments[s.segment];
+      for (OpId o = segment.first_op; o < segment.first_op + segment.op_count; ++o)
+        for (const WeightId w : p.ops[o].weights)
+          if (const WeightId owner = stored_as(p, w); w == owner || !here.count(owner))
+            add_entry(w, s.segment);
+    }
+  square_ = Room(scratch, (1 + Squares::kParts) * 8);
+}
+
+void CudaStates::add_entry(WeightId w, std::uint32_t segment) {
+  const Program& p = *world_.problem.program;
+  const WeightId owner = stored_as(p, w);
+  if (entry_of_.count(owner)) return;
+  const FamilyKind kind = w != owner ? tied : p.weights[owner].experts != kNone ? experts : dense;
+  Family& f = families_[kind];
+  Entry e;
+  e.weight = owner;
+  e.segment = segment;
+  e.offset = f.count;
+  e.count = world_.shapes.weights[owner].count();
+  e.tied_across = world_.ties.count(owner) > 0;
+  f.count += e.count;
+  if (world_.problem.inventory.facts.trained[w]) {
+    e.trained = f.trained;
+    f.trained += e.count;
+    e.in_segment = 0;
+    for (const Entry& other : f.entries)
+      if (other.segment == segment && other.trained >= 0) e.in_segment += other.count;
+  }
+  entry_of_[owner] = {kind, f.entries.size()};
+  f.entries.push_back(std::move(e));
+}
+
+CudaStates::Entry* CudaStates::find(WeightId w) {
+  const auto found = entry_of_.find(stored_as(*world_.problem.program, w));
+  PLIMSOLL_ASSERT(found != entry_of_.end());
+  return &families_[static_cast<std::size_t>(found->second.first)].entries[found->second.second];
+}
+
+CudaStates::Family& CudaStates::family_of(WeightId w) {
+  return families_[static_cast<std::size_t>(
+      entry_of_.at(stored_as(*world_.problem.program, w)).first)];
+}
+
+bool CudaStates::transposed(WeightId w) const {
+  const Program& p = *world_.problem.program;
+  return p.weights[w].role != Role::embedding &&
+         p.weights[stored_as(p, w)].role == Role::embedding;
+}
+
+// --- the states' memory --------------------------------------------------------------------------
+
+/// A row of the inventory by the name that lowering gives it, see HostStates::state_of().
+std::pair<CudaStates::Family*, std::string> CudaStates::state_of(const Item& item) {
+  std::string state = item.name;
+  FamilyKind kind = dense;
+  const std::string of_experts = "experts' ", of_copy = " of the tied copy";
+  if (state.starts_with(of_experts)) {
+    kind = experts;
+    state.erase(0, of_experts.size());
+  } else if (state.size() > of_copy.size() && state.ends_with(of_copy)) {
+    kind = tied;
+    state.erase(state.size() - of_copy.size());
+  }
+  const std::string& optimizer = world_.problem.job->optimizer;
+  if (item.category == Category::moments && state.starts_with(optimizer + " "))
+    return {&families_[kind], state.substr(optimizer.size() + 1)};
+  if (state == "weights" || state == "gradients" || state == "master weights")
+    return {&families_[kind], state};
+  return {nullptr, ""};
+}
+
+void CudaStates::add(const TensorInfo& info, TensorId tensor, void* memory) {
+  const Item& item = world_.plan.item(info.row);
+  const auto [family, state] = state_of(item);
+  if (!family) return;
+  machine_.clear(memory, info.bytes);
+  State& held = family->states[state];
+  held.number = item.dtype == "bf16" ? Number::bf16 : Number::fp32;
+  held.pieces.push_back({tensor, static_cast<char*>(memory), info.bytes,
+                         info.pieces == 0 ? info.segment : kNone});
+}
+
+void CudaStates::remove(TensorId tensor) {
+  for (Family& f : families_)
+    for (auto& [name, state] : f.states)
+      std::erase_if(state.pieces, [&](const Piece& p) { return p.tensor == tensor; });
+}
+
+CudaStates::Range CudaStates::part(const Family& f, std::int64_t count, int rank, int from_zero) {
+  if (world_.layout.zero < from_zero) return {0, count};
+  const int size = circle(f.shard).size();
+  const std::int64_t first = count * rank / size;
+  return {first, count * (rank + 1) / size - first};
+}
+
+Array CudaStates::at(State& s, std::int64_t total, std::int64_t i, std::int64_t& count) {
+  const std::int64_t each = bytes_of(s.number);
+  std::int64_t begin = 0;
+  for (const Piece& p : s.pieces) {
+    const std::int64_t elements = p.bytes / each;
+    if (i < begin + elements) {
+      count = std::min(count, begin + elements - i);
+      return {p.at + (i - begin) * each, s.number};
+    }
+    begin += elements;
+  }
+  PLIMSOLL_ASSERT(i < total);
+  if (s.beyond_count < total - begin) {
+    s.beyond_count = total - begin;
+    s.beyond = Room(scratch_, s.beyond_count * each);
+    machine_.clear(s.beyond.at(), s.beyond_count * each);
+  }
+  count = std::min(count, total - i);
+  return {s.beyond.as<char>() + (i - begin) * each, s.number};
+}
+
+/// Element \a i of the family's weights; under ZeRO 3 of this rank's share of them.
+Array CudaStates::weights_at(Family& f, std::int64_t i, std::int64_t& count) {
+  return at(f.states["weights"], mine(f, f.count, 3).count, i, count);
+}
+
+Array CudaStates::gradient_of(Family& f, Entry& e) {
+  if (world_.layout.zero < 2 && !e.gradient.at()) {
+    const auto state = f.states.find("gradients");
+    if (state != f.states.end()) {
+      const Number number = state->second.number;
+      std::int64_t begin = 0;
+      for (const Piece& p : state->second.pieces) {
+        const bool grown = p.segment != kNone;
+        const std::int64_t first = grown ? e.in_segment : e.trained - begin;
+        // A grown piece's last bytes may be given back; its block stays as large as it was.
+        if ((!grown || p.segment == e.segment) && first >= 0 &&
+            (first + e.count) * bytes_of(number) <= p.bytes)
+          return {p.at + first * bytes_of(number), number};
+        begin += p.bytes / bytes_of(number);
+      }
+    }
+  }
+  if (!e.gradient.at()) {
+    e.gradient = Room(scratch_, e.count * 4);
+    machine_.clear(e.gradient.at(), e.count * 4);
+  }
+  return {e.gradient.at(), Number::fp32};
+}
+
+Array CudaStates::share_at(Family& f, Entry& e, std::int64_t i, std::int64_t& count) {
+  if (world_.layout.zero < 2) return gradient_of(f, e).from(i - e.trained);
+  const Range r = mine(f, f.trained, 1);
+  return at(f.states["gradients"], r.count, i - r.first, count);
+}
+
+// --- weights -------------------------------------------------------------------------------------
+
+void CudaStates::fill(Family&, Entry& e, Array to, std::int64_t first, std::int64_t count) {
+  const Program& p = *world_.problem.program;
+  const Weight& w = p.weights[e.weight];
+  const WeightShape& s = world_.shapes.weights[e.weight];
+  WeightNoise k;
+  k.to = to;
+  k.first = first;
+  k.count = count;
+  k.rows = s.rows;
+  k.cols = s.cols;
+  k.first_copy = s.first_copy;
+  k.whole_rows = w.rows;
+  k.whole_cols = w.cols;
+  k.row_of = runs_of(s.row_of);
+  k.col_of = runs_of(s.col_of);
+  k.seed = world_.options.seed;
+  k.weight = e.weight;
+  if (w.role == Role::norm) {
+    bool plus_one = false;
+    for (const Op& op : p.ops)
+      plus_one = plus_one || (!op.weights.empty() && op.weights[0] == e.weight && op.plus_one);
+    k.scale = 0.1;
+    k.shift = plus_one ? 0 : 1;
+  } else if (w.role == Role::embedding) {
+    k.divisor = std::sqrt(static_cast<double>(w.cols));
+  } else if (w.dims < 2) {
+    k.scale = 0.1;
+  } else {
+    k.divisor = std::sqrt(static_cast<double>(w.rows));
+  }
+  machine_.launch(k);
+}
+
+void CudaStates::start() {
+  for (Family& f : families_) {
+    const Range all = mine(f, f.count, 3);
+    for (Entry& e : f.entries) {
+      const std::int64_t last = std::min(e.offset + e.count, all.first + all.count);
+      for (std::int64_t i = std::max(e.offset, all.first), n = 0; i < last; i += n) {
+        n = last - i;
+        const Array to = weights_at(f, i - all.first, n);
+        fill(f, e, to, i - e.offset, n);
+      }
+    }
+    if (!has(f, "master weights")) continue;
+    const Range share = mine(f, f.trained, 1);
+    for_each_share(f, [&](Entry& e, std::int64_t first, std::int64_t count) {
+      for (std::int64_t i = first, n = 0; i < first + count; i += n) {
+        n = first + count - i;
+        const Array to = at(f.states["master weights"], share.count, i - share.first, n);
+        fill(f, e, to, i - e.trained, n);
+      }
+    });
+  }
+}
+
+Array CudaStates::weight(WeightId w, std::vector<Room>& rooms) {
+  const WeightId owner = stored_as(*world_.problem.program, w);
+  Family& f = family_of(w);
+  const Number number = f.states["weights"].number;
+  if (const auto all = gathered_.find(owner); all != gathered_.end())
+    return {all->second.at(), number};
+  PLIMSOLL_ASSERT(world_.layout.zero < 3);
+  const Entry& e = *find(w);
+  std::int64_t n = e.count;
+  const Array in_place = weights_at(f, e.offset, n);
+  if (n == e.count) return in_place;
+  rooms.emplace_back(scratch_, e.count * bytes_of(number));
+  const Array whole{rooms.back().at(), number};
+  for (std::int64_t i = 0; i < e.count; i += n) {
+    n = e.count - i;
+    const Array from = weights_at(f, e.offset + i, n);
+    machine_.copy(whole.from(i).at, from.at, n * bytes_of(number));
+  }
+  return whole;
+}
+
+Array CudaStates::gradient(WeightId w) {
+  Entry& e = *find(w);
+  return e.trained < 0 ? Array{} : gradient_of(family_of(w), e);
+}
+
+/// ZeRO 3: a segment's weights from the ranks that have pieces of them.
+void CudaStates::gather_weights(std::uint32_t segment) {
+  const Program& p = *world_.problem.program;
+  std::set<WeightId> wanted;
+  const Segment& s = p.segments[segment];
+  for (OpId o = s.first_op; o < s.first_op + s.op_count; ++o)
+    for (const WeightId w : p.ops[o].weights) wanted.insert(stored_as(p, w));
+  for (const WeightId w : wanted) {
+    Family& f = family_of(w);
+    const Entry& e = *find(w);
+    const Number number = f.states["weights"].number;
+    Room room(scratch_, e.count * bytes_of(number));
+    const Array whole{room.at(), number};
+    Circle& ranks = circle(f.shard);
+    for (int r = 0; r < ranks.size(); ++r) {
+      const Range range = part(f, f.count, r, 3);
+      const std::int64_t first = std::max(e.offset, range.first);
+      const std::int64_t last = std::min(e.offset + e.count, range.first + range.count);
+      if (first >= last) continue;
+      for (std::int64_t i = first, n = 0; r == ranks.rank() && i < last; i += n) {
+        n = last - i;
+        const Array from = weights_at(f, i - range.first, n);
+        machine_.copy(whole.from(i - e.offset).at, from.at, n * bytes_of(number));
+      }
+      ranks.broadcast(whole.from(first - e.offset), last - first, r);
+    }
+    gathered_[w] = std::move(room);
+  }
+}
+
+std::int64_t CudaStates::place(WeightId w, std::int64_t element) const {
+  const WeightShape& s = world_.shapes.weights[w];
+  const Weight& weight = world_.problem.program->weights[w];
+  const std::int64_t copy = s.first_copy + element / (s.rows * s.cols);
+  const std::int64_t row = s.row_of[static_cast<std::size_t>(element / s.cols % s.rows)];
+  const std::int64_t col = s.col_of[static_cast<std::size_t>(element % s.cols)];
+  if (row >= weight.rows || col >= weight.cols) return -1;
+  return (copy * weight.rows + row) * weight.cols + col;
+}
+
+void CudaStates::look(Array from, std::int64_t count, const Entry& e, std::int64_t first,
+                      const Look& f) {
+  std::vector<char> bytes(static_cast<std::size_t>(count * bytes_of(from.number)));
+  machine_.download(bytes.data(), from.at, static_cast<std::int64_t>(bytes.size()));
+  const Array here{bytes.data(), from.number};
+  for (std::int64_t i = 0; i < count; ++i)
+    if (const std::int64_t to = place(e.weight, first + i); to >= 0) f(e.weight, to, here.get(i));
+}
+
+void CudaStates::look_at_gradients(const Look& run) {
+  for (Family& f : families_)
+    for_each_share(f, [&](Entry& e, std::int64_t first, std::int64_t count) {
+      for (std::int64_t i = first, n = 0; i < first + count; i += n) {
+        n = first + count - i;
+        const Array from = share_at(f, e, i, n);
+        look(from, n, e, i - e.trained, run);
+      }
+    });
+}
+
+void CudaStates::look_at_parameters(const Look& run) {
+  for (Family& f : families_) {
+    const Range all = mine(f, f.count, 3);
+    for (const Entry& e : f.entries) {
+      const std::int64_t last = std::min(e.offset + e.count, all.first + all.count);
+      for (std::int64_t i = std::max(e.offset, all.first), n = 0; i < last; i += n) {
+        n = last - i;
+        const Array from = weights_at(f, i - all.first, n);
+        look(from, n, e, i - e.offset, run);
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::runtime::cuda

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/rank_world.hpp"
+#include "runtime/cuda/scratch.hpp"
+#include "runtime/device.hpp"
+
+/// A rank's weights, gradients and optimizer states, in the memory that the executor asked for: laid
+/// out as runtime/host/host_states.hpp does, one family's elements after the other, and never moved
+/// to be computed with. What a framework's bill does not count (whole gradients before ZeRO 2 divides
+/// them, gathered weights of ZeRO 3) lies in scratch.
+namespace plimsoll::runtime::cuda {
+
+class CudaStates {
+ public:
+  CudaStates(const RankWorld&, Machine&, Scratch&, Peers&);
+
+  /// A state's memory came, or goes.
+  void add(const TensorInfo&, TensorId, void* at);
+  void remove(TensorId);
+
+  void start();
+  void begin_step();
+  /// As it is stored; tied ones are the weight that they are tied to. May be put together in \a
+  /// rooms where it does not lie in one piece.
+  Array weight(WeightId, std::vector<Room>& rooms);
+  /// What the weight's gradient is added to; empty where it is frozen.
+  Array gradient(WeightId);
+  /// Is a head stored as the embedding that it is tied to, the other way around?
+  bool transposed(WeightId) const;
+
+  void gather_weights(std::uint32_t segment);
+  void release_weights() { gathered_.clear(); }
+  void reduce_gradients(std::uint32_t segment);
+  void clip();
+  void update(int step);
+  void gather_updated();
+
+  /// Calls f(weight, place in the whole weight, value) for this rank's part of all gradients (after
+  /// clip()), or parameters. For tests: it copies number by number.
+  using Look = std::function<void(WeightId, std::int64_t place, float)>;
+  void look_at_gradients(const Look&);
+  void look_at_parameters(const Look&);
+
+ private:
+  struct Entry {
+    WeightId weight = kNone;  ///< as it is stored: the owner of a tied one
+    std::uint32_t segment = 0;
+    std::int64_t offset = 0, count = 0;  ///< in its family
+    std::int64_t trained = -1;           ///< offset among the trained; -1: frozen
+    std::int64_t in_segment = -1;        ///< likewise among its segment's
+    bool tied_across = false;
+    Room gradient;  ///< whole, where the state has no room for it
+  };
+  enum FamilyKind { dense, experts, tied, family_count };
+  struct Piece {
+    TensorId tensor = kNoTensor;
+    char* at = nullptr;
+    std::int64_t bytes = 0;
+    std::uint32_t segment = kNone;  ///< gradients that a segment's first backward makes
+  };
+  struct State {
+    Number number = Number::fp32;
+    std::vector<Piece> pieces;
+    Room beyond;  ///< elements that the pieces have no room for as a whole
+    std::int64_t beyond_count = 0;
+  };
+  struct Family {
+    std::vector<Entry> entries;
+    std::int64_t count = 0, trained = 0;
+    Bond shard = Bond::shard, replicas = Bond::replicas;
+    std::map<std::string, State> states;
+  };
+  struct Range {
+    std::int64_t first = 0, count = 0;
+  };
+
+  void add_entry(WeightId, std::uint32_t segment);
+  Entry* find(WeightId);
+  Family& family_of(WeightId);
+  std::pair<Family*, std::string> state_of(const Item&);
+  Circle& circle(Bond b) { return peers_.circle(b); }
+  Range part(const Family&, std::int64_t count, int rank, int from_zero);
+  Range mine(const Family& f, std::int64_t count, int from_zero) {
+    return part(f, count, circle(f.shard).rank(), from_zero);
+  }
+  bool has(const Family& f, const char* state) const { return f.states.count(state) > 0; }
+  /// Element \a i of a state that has \a total of them; \a count becomes how many lie there in a row
+  /// at most.
+  Array at(State&, std::int64_t total, std::int64_t i, std::int64_t& count);
+  Array weights_at(Family&, std::int64_t i, std::int64_t& count);
+  Array gradient_of(Family&, Entry&);
+  /// Of this rank's share of gradients, element \a i counted among all trained ones.
+  Array share_at(Family&, Entry&, std::int64_t i, std::int64_t& count);
+  /// Calls f(entry, first element among the trained, count) for what of this rank's share each
+  /// trained weight has.
+  template <class F>
+  void for_each_share(Family& f, F run) {
+    const Range r = mine(f, f.trained, 1);
+    for (Entry& e : f.entries) {
+      if (e.trained < 0) continue;
+      const std::int64_t first = std::max(e.trained, r.first);
+      const std::int64_t last = std::min(e.trained + e.count, r.first + r.count);
+      if (first < last) run(e, first, last - first);
+    }
+  }
+  void sum_replicas(Family&, Entry&);
+  void add_to_share(Family&, Entry&);
+  void sum_ties();
+  void fill(Family&, Entry&, Array to, std::int64_t first, std::int64_t count);
+  void look(Array from, std::int64_t count, const Entry&, std::int64_t first, const Look&);
+  std::int64_t place(WeightId, std::int64_t element) const;
+
+  const RankWorld& world_;
+  Machine& machine_;
+  Scratch& scratch_;
+  Peers& peers_;
+  std::array<Family, family_count> families_;
+  std::map<WeightId, std::pair<int, std::size_t>> entry_of_;
+  std::map<WeightId, Room> gathered_;  ///< ZeRO 3
+  Room square_;                        ///< of the gradients' norm, and its parts
+};
+
+}  // namespace plimsoll::runtime::cuda

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/cuda/peers.hpp"
+#include "runtime/ranks.hpp"
+
+namespace plimsoll::runtime::cuda {
+
+namespace {
+
+/// Deviation of what stages would send.
+constexpr float kNoise = 0.02f;
+
+class StandIn final : public Circle {
+ public:
+  StandIn(Machine& machine, int size, int rank) : machine_(machine), size_(size), rank_(rank) {}
+  int size() const override { return size_; }
+  int rank() const override { return rank_; }
+
+  void all_gather(Array mine, std::int64_t count, Array out) override {
+    for (int r = 0; r < size_; ++r) move(mine, out.from(r * count), count);
+  }
+  void reduce_scatter(Array all, std::int64_t count, Array out) override {
+    move(all.from(rank_ * count), out, count);
+  }
+  void all_reduce(Array, std::int64_t, bool) override {}
+  void all_reduce(double*, std::int64_t) override {}
+  void all_to_all(Array send, const Counts& sent, Array received, const Counts& expected) override {
+    const std::int64_t have = std::accumulate(sent.begin(), sent.end(), std::int64_t{0});
+    std::int64_t wanted = std::accumulate(expected.begin(), expected.end(), std::int64_t{0});
+    for (std::int64_t at = 0; have > 0 && at < wanted; at += have)
+      move(send, received.from(at), std::min(have, wanted - at));
+  }
+  void pass_on(Array mine, std::int64_t count, Array out) override { move(mine, out, count); }
+  void broadcast(Array, std::int64_t, int) override {}
+
+ private:
+  void move(Array from, Array to, std::int64_t count) {
+    if (from.at != to.at) machine_.copy(to.at, from.at, count * bytes_of(from.number));
+  }
+  Machine& machine_;
+  int size_, rank_;
+};
+
+class StandIns final : public Peers {
+ public:
+  StandIns(Machine& machine, const Places& p) : machine_(machine) {
+    for (int b = 0; b < kBondCount; ++b) circles_.emplace_back(machine, p.size[b], p.rank[b]);
+  }
+  Circle& circle(Bond b) override { return circles_[static_cast<std::size_t>(b)]; }
+  void send(Array, std::int64_t, std::int64_t, std::int64_t) override {}
+  void receive(Array data, std::int64_t count, std::int64_t, std::int64_t tag) override {
+    machine_.launch(Noise{data, count, 0, static_cast<std::uint64_t>(tag), kNoise});
+  }
+
+ private:
+  Machine& machine_;
+  std::vector<StandIn> circles_;
+};
+
+}  // namespace
+
+Places places(const Layout& l, std::int64_t rank, std::int64_t expert_shard) {
+  Places p{};
+  const auto put = [&](Bond b, const std::vector<std::int64_t>& ranks) {
+    p.size[static_cast<int>(b)] = static_cast<int>(ranks.size());
+    p.rank[static_cast<int>(b)] =
+        static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  };
+  put(Bond::tp, group(l, RankGroup::tp, rank));
+  put(Bond::cp, group(l, RankGroup::cp, rank));
+  put(Bond::ep, group(l, RankGroup::ep, rank));
+  put(Bond::etp, group(l, RankGroup::etp, rank));
+  put(Bond::replicas, group(l, RankGroup::dp_cp, rank));
+  put(Bond::expert_replicas, group(l, RankGroup::edp, rank));
+  put(Bond::shard, group(l, RankGroup::shard, rank));
+  put(Bond::all, group(l, RankGroup::all, rank));
+  std::vector<std::int64_t> stages;
+  for (std::int64_t s = 0; s < l.pp; ++s) stages.push_back(rank_in_stage(l, rank, s));
+  put(Bond::stages, stages);
+  const std::vector<std::int64_t> all = group(l, RankGroup::edp, rank);
+  const auto mine = std::find(all.begin(), all.end(), rank) - all.begin();
+  const auto first = all.begin() + mine / expert_shard * expert_shard;
+  put(Bond::expert_shard, {first, first + expert_shard});
+  return p;
+}
+
+std::unique_ptr<Peers> stand_ins(Machine& machine, const Places& p) {
+  return std::make_unique<StandIns>(machine, p);
+}
+
+}  // namespace plimsoll::runtime::cuda
