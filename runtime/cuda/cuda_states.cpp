@@ -110,6 +110,16 @@ void CudaStates::remove(TensorId tensor) {
       std::erase_if(state.pieces, [&](const Piece& p) { return p.tensor == tensor; });
 }
 
+void CudaStates::move(TensorId tensor, void* memory, std::int64_t bytes) {
+  for (Family& f : families_)
+    for (auto& [name, state] : f.states)
+      for (Piece& p : state.pieces) {
+        if (p.tensor != tensor) continue;
+        p.at = static_cast<char*>(memory);
+        p.bytes = bytes;
+      }
+}
+
 CudaStates::Range CudaStates::part(const Family& f, std::int64_t count, int rank, int from_zero) {
   if (world_.layout.zero < from_zero) return {0, count};
   const int size = circle(f.shard).size();
@@ -281,7 +291,7 @@ void CudaStates::gather_weights(std::uint32_t segment) {
         const Array from = weights_at(f, i - range.first, n);
         machine_.copy(whole.from(i - e.offset).at, from.at, n * bytes_of(number));
       }
-      ranks.broadcast(whole.from(first - e.offset), last - first, r);
+      ranks.broadcast(whole.from(first - e.offset), last - first, r, true);
     }
     gathered_[w] = std::move(room);
   }

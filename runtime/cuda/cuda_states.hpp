@@ -25,6 +25,8 @@ class CudaStates {
   /// A state's memory came, or goes.
   void add(const TensorInfo&, TensorId, void* at);
   void remove(TensorId);
+  /// Its memory lies elsewhere now, and is shorter.
+  void move(TensorId, void* at, std::int64_t bytes);
 
   void start();
   void begin_step();

@@ -160,7 +160,7 @@ void CudaStates::gather_updated() {
         for (std::int64_t i = first, n = 0; i < first + length; i += n) {
           n = first + length - i;
           const Array data = weights_at(f, i, n);
-          ranks.broadcast(data, n, r);
+          ranks.broadcast(data, n, r, false);
         }
       };
       for (const Entry& e : f.entries) {

@@ -15,7 +15,7 @@ namespace plimsoll::runtime::cuda {
 using Kernel =
     std::variant<Scale, Pair, AddBias, Noise, WeightNoise, Pixels, Unary, UnaryBackward, Glu,
                  GluBackward, Rope, Dropout, DropoutBackward, Move, SumGroups, TakeRows, SumRows,
-                 PositionRows, TakeNumbers, PutNumbers, Update, NormForward, RowSums, FinishSums,
+                 PositionRows, TakeNumbers, PutNumbers, ScoreLogits, Update, NormForward, RowSums, FinishSums,
                  NormBackward, NormWeights, ColumnSums, Embed, LossRows, LossShare, LossTotal,
                  LossBackward, Squares, SumParts, Route, RouteBackward, ScaleRows,
                  ScaleRowsBackward, RowDots, MergeBlocks, Softmax, SoftmaxBackward,

@@ -367,6 +367,18 @@ struct PutNumbers {
   PLIMSOLL_HD void at(std::int64_t i) const { to.put(index[i], from.get(i)); }
 };
 
+/// Logits that make such scores: logarithms, or of sigmoids log-odds.
+struct ScoreLogits {
+  Array scores, logits;
+  std::int64_t count = 0;
+  bool of_sigmoid = false;
+  PLIMSOLL_HD std::int64_t items() const { return count; }
+  PLIMSOLL_HD void at(std::int64_t i) const {
+    const float s = scores.get(i);
+    logits.put(i, of_sigmoid ? logf(s) - logf(1 - s) : logf(s));
+  }
+};
+
 // --- the optimizer -------------------------------------------------------------------------------
 
 /// Adam with decoupled decay where there is v, descent with momentum where there is only m, else

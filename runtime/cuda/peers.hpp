@@ -48,8 +48,8 @@ class Circle {
                           const Counts& expected) = 0;
   /// out = what the rank before gave.
   virtual void pass_on(Array mine, std::int64_t count, Array out) = 0;
-  /// From rank \a root to all, in place.
-  virtual void broadcast(Array data, std::int64_t count, int root) = 0;
+  /// From rank \a root to all, in place; `fresh`: what lies there elsewhere is worth nothing.
+  virtual void broadcast(Array data, std::int64_t count, int root, bool fresh) = 0;
 };
 
 class Peers {

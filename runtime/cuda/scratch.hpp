@@ -15,17 +15,12 @@ namespace plimsoll::runtime::cuda {
 class Scratch {
  public:
   Scratch(Machine& machine, std::int64_t capacity)
-      : backing_(machine.backing(capacity)), allocator_(*backing_, options()) {}
+      : backing_(machine.backing(capacity)), allocator_(*backing_, {}) {}
 
   Allocator& allocator() { return allocator_; }
   const AllocatorStats& stats() const { return allocator_.stats(); }
 
  private:
-  static AllocatorOptions options() {
-    AllocatorOptions o;
-    o.large_segment = 2 * kMiB;
-    return o;
-  }
   std::unique_ptr<Backing> backing_;
   Allocator allocator_;
 };

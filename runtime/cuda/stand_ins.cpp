@@ -34,7 +34,9 @@ class StandIn final : public Circle {
       move(send, received.from(at), std::min(have, wanted - at));
   }
   void pass_on(Array mine, std::int64_t count, Array out) override { move(mine, out, count); }
-  void broadcast(Array, std::int64_t, int) override {}
+  void broadcast(Array data, std::int64_t count, int root, bool fresh) override {
+    if (fresh && root != rank_) machine_.launch(Noise{data, count, 0, 1, kNoise});
+  }
 
  private:
   void move(Array from, Array to, std::int64_t count) {

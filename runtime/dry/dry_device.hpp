@@ -40,6 +40,8 @@ class DryDevice final : public Device {
   using Observer = std::function<void(const StepPoint&, const CategoryBytes&)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
+  /// The tensor's block of the allocator, where there is one.
+  BlockId block_of(TensorId id) const { return table_.at(id).block; }
   std::int64_t live() const { return live_; }
   const CategoryBytes& categories() const { return categories_; }
   /// By row of the inventory; last: values that several segments read.
