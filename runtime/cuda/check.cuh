@@ -10,7 +10,8 @@
 #include "runtime/cuda/gpu_error.hpp"
 
 /// Every call to CUDA goes through one of these: a failure names the call, the file and the line.
-#define PLIMSOLL_CUDA_CHECK(call) ::plimsoll::runtime::cuda::check((call), #call, __FILE__, __LINE__)
+#define PLIMSOLL_CUDA_CHECK(call) \
+  ::plimsoll::runtime::cuda::check((call), #call, __FILE__, __LINE__)
 
 namespace plimsoll::runtime::cuda {
 

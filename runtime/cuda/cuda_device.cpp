@@ -106,8 +106,7 @@ Array CudaDevice::array(TensorId id) const {
 
 CudaDevice::LooseValue& CudaDevice::loose(std::int64_t micro_batch, ValueId v, bool gradient) {
   const auto [at, is_new] = loose_.try_emplace({micro_batch, v, gradient});
-  if (is_new)
-    at->second.room = Room(scratch_, world_.shapes.values[v].count() * bytes_of(number_));
+  if (is_new) at->second.room = Room(scratch_, world_.shapes.values[v].count() * bytes_of(number_));
   return at->second;
 }
 
@@ -146,8 +145,11 @@ Target CudaDevice::open_gradient(const Frame& frame, ValueId v, std::int64_t mic
   Tensor& t = tensors_.at(id);
   // What an op made of it before it was allocated (see Device::run()).
   if (const auto early = loose_.find({micro_batch, s, true}); early != loose_.end()) {
-    machine_.launch(Scale{{early->second.room.at(), number_}, array(id),
-                          world_.shapes.values[s].count(), 1, t.written});
+    machine_.launch(Scale{{early->second.room.at(), number_},
+                          array(id),
+                          world_.shapes.values[s].count(),
+                          1,
+                          t.written});
     t.written = true;
     loose_.erase(early);
   }
@@ -156,8 +158,8 @@ Target CudaDevice::open_gradient(const Frame& frame, ValueId v, std::int64_t mic
 }
 
 OpCall CudaDevice::call(const OpRun& r, std::vector<Room>& rooms) {
-  OpCall c{world_, machine_, scratch_, peers_, kNone, 0, 1, {}, {}, {}, {}, {}, {}, {}, {},
-           false,  nullptr,  nullptr,  Number::fp32};
+  OpCall c{world_, machine_, scratch_, peers_, kNone, 0,     1,       {},      {},          {},
+           {},     {},       {},       {},     {},    false, nullptr, nullptr, Number::fp32};
   const OpId id = r.op();
   const Frame* frame = r.frame;
   c.op = id;
@@ -176,9 +178,7 @@ OpCall CudaDevice::call(const OpRun& r, std::vector<Room>& rooms) {
     return i < op.weights.size() ? states_.gradient(op.weights[i]) : Array{};
   };
   const OpId owner = r.backward && op.kind == OpKind::combine ? routed_by(op, id) : id;
-  c.part = [this, frame, owner](std::string_view part) {
-    return array(frame->saved(owner, part));
-  };
+  c.part = [this, frame, owner](std::string_view part) { return array(frame->saved(owner, part)); };
   c.temporary = [this, frame, id](std::string_view name, std::int64_t bytes) -> void* {
     const TensorId t = frame->temporary(id, name);
     return t != kNoTensor && tensors_.at(t).bytes >= bytes ? tensors_[t].at : nullptr;
@@ -326,17 +326,15 @@ double CudaDevice::loss() {
 
 void CudaDevice::transfer(const Transfer& t) {
   const Layout& l = world_.layout;
-  const std::int64_t other =
-      rank_in_stage(l, world_.plan.place.rank, stage_of_piece(l, t.other));
+  const std::int64_t other = rank_in_stage(l, world_.plan.place.rank, stage_of_piece(l, t.other));
   const bool gradients = t.at.part == StepPart::backward;
   for (const ValueId v : t.values) {
     const std::int64_t tag = (t.at.micro_batch * 2 + gradients) << 32 | v;
     const std::int64_t count = world_.shapes.values[v].count();
     timed("send and receive", gradients, [&] {
       if (t.sends) {
-        const Array from = gradients
-                               ? open_gradient(*t.frame, v, t.at.micro_batch, false).to
-                               : array(t.frame->value(v));
+        const Array from = gradients ? open_gradient(*t.frame, v, t.at.micro_batch, false).to
+                                     : array(t.frame->value(v));
         if (!from) throw InternalError("a value that another stage waits for is not there");
         peers_.send(from, count, other, tag);
         return;
@@ -359,7 +357,9 @@ void CudaDevice::exchange(const Exchange& e) {
     case Exchange::reduce_gradients:
       return timed("reduce gradients", true, [&] { states_.reduce_gradients(e.at.segment); });
     case Exchange::clip:
-      return timed("gradients' norm", true, [&] { states_.clip(); });
+      timed("gradients' norm", true, [&] { states_.clip(); });
+      if (with_gradients) with_gradients();
+      return;
     case Exchange::gather_updated:
       return timed("gather weights", true, [&] { states_.gather_updated(); });
   }

@@ -51,6 +51,8 @@ class CudaDevice final : public Device {
   const Scratch& scratch() const { return scratch_; }
   /// How long things took since the last call; waits. Empty where RunOptions::times is not set.
   const OpTimes& times();
+  /// Called when a step's gradients are whole, before the optimizer.
+  std::function<void()> with_gradients;
 
  private:
   struct Tensor {

@@ -25,9 +25,20 @@ RankRun run_rank(const RankWorld& world, Machine& machine, Peers& peers, std::in
   CudaDevice device(world, machine, peers, capacity, options);
   Executor executor(world.plan, device);
   const auto fail = [&](const std::string& tensor, std::int64_t bytes, std::int64_t reserved) {
-    run.failure = VerifyFailure{world.plan.place.rank,   tensor,   bytes, executor.at(),
-                                device.counted().live(), reserved, device.counted().categories()};
+    run.failure = VerifyFailure{world.plan.place.rank,
+                                tensor,
+                                bytes,
+                                executor.at(),
+                                device.counted().live(),
+                                reserved,
+                                device.counted().categories()};
   };
+  if (looks.gradient)
+    device.with_gradients = [&] {
+      device.states().look_at_gradients([&](WeightId w, std::int64_t place, float x) {
+        looks.gradient(executor.at().step, w, place, x);
+      });
+    };
   try {
     executor.start();
     device.start();
@@ -39,14 +50,9 @@ RankRun run_rank(const RankWorld& world, Machine& machine, Peers& peers, std::in
       run.seconds.push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
       run.losses.push_back(device.loss() * world.facts.loss_scale);
-      if (looks.gradient)
-        device.states().look_at_gradients([&](WeightId w, std::int64_t place, float x) {
-          looks.gradient(step, w, place, x);
-        });
       if (looks.parameter)
-        device.states().look_at_parameters([&](WeightId w, std::int64_t place, float x) {
-          looks.parameter(step, w, place, x);
-        });
+        device.states().look_at_parameters(
+            [&](WeightId w, std::int64_t place, float x) { looks.parameter(step, w, place, x); });
     }
     run.peak = device.counted().peak();
     run.times = device.times();

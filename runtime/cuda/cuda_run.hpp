@@ -24,7 +24,7 @@ struct RankRun {
   std::int64_t scratch = 0;       ///< reserved at most for what the run does not count
   std::int64_t scratch_used = 0;  ///< in use at once
   DriverMemory driver;
-  std::vector<double> losses;  ///< this rank's part, scaled
+  std::vector<double> losses;   ///< this rank's part, scaled
   std::vector<double> seconds;  ///< by step
   OpTimes times;
   std::optional<VerifyFailure> failure;
@@ -35,9 +35,9 @@ struct Looks {
   std::function<void(int step, WeightId, std::int64_t place, float)> gradient, parameter;
 };
 
-/// Plays the world's steps. \a capacity: bytes that the allocator may have. Throws GpuError where the
-/// machine fails.
-RankRun run_rank(const RankWorld&, Machine&, Peers&, std::int64_t capacity,
-                 const AllocatorOptions&, const Looks& = {});
+/// Plays the world's steps. \a capacity: bytes that the allocator may have. Throws GpuError where
+/// the machine fails.
+RankRun run_rank(const RankWorld&, Machine&, Peers&, std::int64_t capacity, const AllocatorOptions&,
+                 const Looks& = {});
 
 }  // namespace plimsoll::runtime::cuda

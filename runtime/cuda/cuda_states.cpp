@@ -28,6 +28,17 @@ CudaStates::CudaStates(const RankWorld& world, Machine& machine, Scratch& scratc
             add_entry(w, s.segment);
     }
   square_ = Room(scratch, (1 + Squares::kParts) * 8);
+  for (Family& f : families_) {
+    std::int64_t at = 0;
+    std::map<std::uint32_t, std::int64_t> in_segment;
+    for (Entry& e : f.entries) {
+      if (e.trained < 0) continue;
+      e.share_at = at;
+      e.share_in_segment = in_segment[e.segment];
+      at += share(f, e).count;
+      in_segment[e.segment] += share(f, e).count;
+    }
+  }
 }
 
 void CudaStates::add_entry(WeightId w, std::uint32_t segment) {
@@ -67,8 +78,7 @@ CudaStates::Family& CudaStates::family_of(WeightId w) {
 
 bool CudaStates::transposed(WeightId w) const {
   const Program& p = *world_.problem.program;
-  return p.weights[w].role != Role::embedding &&
-         p.weights[stored_as(p, w)].role == Role::embedding;
+  return p.weights[w].role != Role::embedding && p.weights[stored_as(p, w)].role == Role::embedding;
 }
 
 // --- the states' memory --------------------------------------------------------------------------
@@ -100,8 +110,8 @@ void CudaStates::add(const TensorInfo& info, TensorId tensor, void* memory) {
   machine_.clear(memory, info.bytes);
   State& held = family->states[state];
   held.number = item.dtype == "bf16" ? Number::bf16 : Number::fp32;
-  held.pieces.push_back({tensor, static_cast<char*>(memory), info.bytes,
-                         info.pieces == 0 ? info.segment : kNone});
+  held.pieces.push_back(
+      {tensor, static_cast<char*>(memory), info.bytes, info.pieces == 0 ? info.segment : kNone});
 }
 
 void CudaStates::remove(TensorId tensor) {
@@ -120,11 +130,23 @@ void CudaStates::move(TensorId tensor, void* memory, std::int64_t bytes) {
       }
 }
 
-CudaStates::Range CudaStates::part(const Family& f, std::int64_t count, int rank, int from_zero) {
-  if (world_.layout.zero < from_zero) return {0, count};
-  const int size = circle(f.shard).size();
-  const std::int64_t first = count * rank / size;
-  return {first, count * (rank + 1) / size - first};
+CudaStates::Range CudaStates::share(const Family& f, const Entry& e, int rank) {
+  const int size = circle(f.shard).size(), zero = world_.layout.zero;
+  if (e.trained < 0) return {};
+  if (zero == 0 || size == 1) return {0, e.count};
+  if (zero >= 3) {
+    const std::int64_t first = e.count * rank / size;
+    return {first, e.count * (rank + 1) / size - first};
+  }
+  const std::int64_t begin = f.trained * rank / size, end = f.trained * (rank + 1) / size;
+  const std::int64_t first = std::clamp(begin - e.trained, std::int64_t{0}, e.count);
+  return {first, std::clamp(end - e.trained, std::int64_t{0}, e.count) - first};
+}
+
+std::int64_t CudaStates::share_count(const Family& f) {
+  std::int64_t count = 0;
+  for (const Entry& e : f.entries) count += share(f, e).count;
+  return count;
 }
 
 Array CudaStates::at(State& s, std::int64_t total, std::int64_t i, std::int64_t& count) {
@@ -148,9 +170,16 @@ Array CudaStates::at(State& s, std::int64_t total, std::int64_t i, std::int64_t&
   return {s.beyond.as<char>() + (i - begin) * each, s.number};
 }
 
-/// Element \a i of the family's weights; under ZeRO 3 of this rank's share of them.
-Array CudaStates::weights_at(Family& f, std::int64_t i, std::int64_t& count) {
-  return at(f.states["weights"], mine(f, f.count, 3).count, i, count);
+Array CudaStates::weights_at(Family& f, Entry& e, std::int64_t i, std::int64_t& count) {
+  const bool divided = world_.layout.zero >= 3;
+  const std::int64_t total = divided ? share_count(f) : f.count;
+  const std::int64_t to = divided ? e.share_at + (i - share(f, e).first) : e.offset + i;
+  return at(f.states["weights"], total, to, count);
+}
+
+Array CudaStates::state_share(Family& f, Entry& e, const char* state, std::int64_t i,
+                              std::int64_t& count) {
+  return at(f.states[state], share_count(f), e.share_at + (i - share(f, e).first), count);
 }
 
 Array CudaStates::gradient_of(Family& f, Entry& e) {
@@ -177,15 +206,29 @@ Array CudaStates::gradient_of(Family& f, Entry& e) {
   return {e.gradient.at(), Number::fp32};
 }
 
-Array CudaStates::share_at(Family& f, Entry& e, std::int64_t i, std::int64_t& count) {
-  if (world_.layout.zero < 2) return gradient_of(f, e).from(i - e.trained);
-  const Range r = mine(f, f.trained, 1);
-  return at(f.states["gradients"], r.count, i - r.first, count);
+Array CudaStates::gradient_share(Family& f, Entry& e, std::int64_t i, std::int64_t& count) {
+  if (world_.layout.zero < 2) return gradient_of(f, e).from(i);
+  const Range mine = share(f, e);
+  State& s = f.states["gradients"];
+  const bool grown = std::any_of(s.pieces.begin(), s.pieces.end(),
+                                 [](const Piece& p) { return p.segment != kNone; });
+  if (!grown && !e.share.at()) return state_share(f, e, "gradients", i, count);
+  const std::int64_t each = bytes_of(s.number);
+  for (const Piece& p : s.pieces)
+    if (p.segment == e.segment && !e.share.at() &&
+        (e.share_in_segment + mine.count) * each <= p.bytes)
+      return {p.at + (e.share_in_segment + i - mine.first) * each, s.number};
+  // The segment's piece is rounded otherwise, or a rank has other segments' elements.
+  if (!e.share.at()) {
+    e.share = Room(scratch_, mine.count * 4);
+    machine_.clear(e.share.at(), mine.count * 4);
+  }
+  return Array{e.share.at(), Number::fp32}.from(i - mine.first);
 }
 
 // --- weights -------------------------------------------------------------------------------------
 
-void CudaStates::fill(Family&, Entry& e, Array to, std::int64_t first, std::int64_t count) {
+void CudaStates::fill(const Entry& e, Array to, std::int64_t first, std::int64_t count) {
   const Program& p = *world_.problem.program;
   const Weight& w = p.weights[e.weight];
   const WeightShape& s = world_.shapes.weights[e.weight];
@@ -219,26 +262,16 @@ void CudaStates::fill(Family&, Entry& e, Array to, std::int64_t first, std::int6
 }
 
 void CudaStates::start() {
-  for (Family& f : families_) {
-    const Range all = mine(f, f.count, 3);
+  for (Family& f : families_)
     for (Entry& e : f.entries) {
-      const std::int64_t last = std::min(e.offset + e.count, all.first + all.count);
-      for (std::int64_t i = std::max(e.offset, all.first), n = 0; i < last; i += n) {
-        n = last - i;
-        const Array to = weights_at(f, i - all.first, n);
-        fill(f, e, to, i - e.offset, n);
-      }
+      const auto put = [&](std::int64_t i, std::int64_t n, Array to) { fill(e, to, i, n); };
+      in_stretches(kept(f, e), put,
+                   [&](std::int64_t i, std::int64_t& n) { return weights_at(f, e, i, n); });
+      if (has(f, "master weights"))
+        in_stretches(share(f, e), put, [&](std::int64_t i, std::int64_t& n) {
+          return state_share(f, e, "master weights", i, n);
+        });
     }
-    if (!has(f, "master weights")) continue;
-    const Range share = mine(f, f.trained, 1);
-    for_each_share(f, [&](Entry& e, std::int64_t first, std::int64_t count) {
-      for (std::int64_t i = first, n = 0; i < first + count; i += n) {
-        n = first + count - i;
-        const Array to = at(f.states["master weights"], share.count, i - share.first, n);
-        fill(f, e, to, i - e.trained, n);
-      }
-    });
-  }
 }
 
 Array CudaStates::weight(WeightId w, std::vector<Room>& rooms) {
@@ -248,15 +281,15 @@ Array CudaStates::weight(WeightId w, std::vector<Room>& rooms) {
   if (const auto all = gathered_.find(owner); all != gathered_.end())
     return {all->second.at(), number};
   PLIMSOLL_ASSERT(world_.layout.zero < 3);
-  const Entry& e = *find(w);
+  Entry& e = *find(w);
   std::int64_t n = e.count;
-  const Array in_place = weights_at(f, e.offset, n);
+  const Array in_place = weights_at(f, e, 0, n);
   if (n == e.count) return in_place;
   rooms.emplace_back(scratch_, e.count * bytes_of(number));
   const Array whole{rooms.back().at(), number};
   for (std::int64_t i = 0; i < e.count; i += n) {
     n = e.count - i;
-    const Array from = weights_at(f, e.offset + i, n);
+    const Array from = weights_at(f, e, i, n);
     machine_.copy(whole.from(i).at, from.at, n * bytes_of(number));
   }
   return whole;
@@ -276,22 +309,20 @@ void CudaStates::gather_weights(std::uint32_t segment) {
     for (const WeightId w : p.ops[o].weights) wanted.insert(stored_as(p, w));
   for (const WeightId w : wanted) {
     Family& f = family_of(w);
-    const Entry& e = *find(w);
+    Entry& e = *find(w);
     const Number number = f.states["weights"].number;
     Room room(scratch_, e.count * bytes_of(number));
     const Array whole{room.at(), number};
     Circle& ranks = circle(f.shard);
+    in_stretches(
+        kept(f, e),
+        [&](std::int64_t i, std::int64_t n, Array from) {
+          machine_.copy(whole.from(i).at, from.at, n * bytes_of(number));
+        },
+        [&](std::int64_t i, std::int64_t& n) { return weights_at(f, e, i, n); });
     for (int r = 0; r < ranks.size(); ++r) {
-      const Range range = part(f, f.count, r, 3);
-      const std::int64_t first = std::max(e.offset, range.first);
-      const std::int64_t last = std::min(e.offset + e.count, range.first + range.count);
-      if (first >= last) continue;
-      for (std::int64_t i = first, n = 0; r == ranks.rank() && i < last; i += n) {
-        n = last - i;
-        const Array from = weights_at(f, i - range.first, n);
-        machine_.copy(whole.from(i - e.offset).at, from.at, n * bytes_of(number));
-      }
-      ranks.broadcast(whole.from(first - e.offset), last - first, r, true);
+      const Range part = share(f, e, r);
+      if (part.count > 0) ranks.broadcast(whole.from(part.first), part.count, r, true);
     }
     gathered_[w] = std::move(room);
   }
@@ -318,27 +349,19 @@ void CudaStates::look(Array from, std::int64_t count, const Entry& e, std::int64
 
 void CudaStates::look_at_gradients(const Look& run) {
   for (Family& f : families_)
-    for_each_share(f, [&](Entry& e, std::int64_t first, std::int64_t count) {
-      for (std::int64_t i = first, n = 0; i < first + count; i += n) {
-        n = first + count - i;
-        const Array from = share_at(f, e, i, n);
-        look(from, n, e, i - e.trained, run);
-      }
-    });
+    for (Entry& e : f.entries)
+      in_stretches(
+          share(f, e),
+          [&](std::int64_t i, std::int64_t n, Array from) { look(from, n, e, i, run); },
+          [&](std::int64_t i, std::int64_t& n) { return gradient_share(f, e, i, n); });
 }
 
 void CudaStates::look_at_parameters(const Look& run) {
-  for (Family& f : families_) {
-    const Range all = mine(f, f.count, 3);
-    for (const Entry& e : f.entries) {
-      const std::int64_t last = std::min(e.offset + e.count, all.first + all.count);
-      for (std::int64_t i = std::max(e.offset, all.first), n = 0; i < last; i += n) {
-        n = last - i;
-        const Array from = weights_at(f, i - all.first, n);
-        look(from, n, e, i - e.offset, run);
-      }
-    }
-  }
+  for (Family& f : families_)
+    for (Entry& e : f.entries)
+      in_stretches(
+          kept(f, e), [&](std::int64_t i, std::int64_t n, Array from) { look(from, n, e, i, run); },
+          [&](std::int64_t i, std::int64_t& n) { return weights_at(f, e, i, n); });
 }
 
 }  // namespace plimsoll::runtime::cuda

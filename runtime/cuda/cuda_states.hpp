@@ -12,10 +12,10 @@
 #include "runtime/cuda/scratch.hpp"
 #include "runtime/device.hpp"
 
-/// A rank's weights, gradients and optimizer states, in the memory that the executor asked for: laid
-/// out as runtime/host/host_states.hpp does, one family's elements after the other, and never moved
-/// to be computed with. What a framework's bill does not count (whole gradients before ZeRO 2 divides
-/// them, gathered weights of ZeRO 3) lies in scratch.
+/// A rank's weights, gradients and optimizer states, in the memory that the executor asked for:
+/// laid out as runtime/host/host_states.hpp does, one family's elements after the other, and never
+/// moved to be computed with. What a framework's bill does not count (whole gradients before ZeRO 2
+/// divides them, gathered weights of ZeRO 3) lies in scratch.
 namespace plimsoll::runtime::cuda {
 
 class CudaStates {
@@ -58,8 +58,11 @@ class CudaStates {
     std::int64_t offset = 0, count = 0;  ///< in its family
     std::int64_t trained = -1;           ///< offset among the trained; -1: frozen
     std::int64_t in_segment = -1;        ///< likewise among its segment's
+    std::int64_t share_at = 0;           ///< of this rank's share: where it lies in the state
+    std::int64_t share_in_segment = 0;   ///< and among its segment's
     bool tied_across = false;
     Room gradient;  ///< whole, where the state has no room for it
+    Room share;     ///< this rank's part of it, likewise
   };
   enum FamilyKind { dense, experts, tied, family_count };
   struct Piece {
@@ -80,6 +83,7 @@ class CudaStates {
     Bond shard = Bond::shard, replicas = Bond::replicas;
     std::map<std::string, State> states;
   };
+  /// Elements of a weight.
   struct Range {
     std::int64_t first = 0, count = 0;
   };
@@ -89,34 +93,38 @@ class CudaStates {
   Family& family_of(WeightId);
   std::pair<Family*, std::string> state_of(const Item&);
   Circle& circle(Bond b) { return peers_.circle(b); }
-  Range part(const Family&, std::int64_t count, int rank, int from_zero);
-  Range mine(const Family& f, std::int64_t count, int from_zero) {
-    return part(f, count, circle(f.shard).rank(), from_zero);
+  /// What of a weight's states a rank has: under ZeRO 1 and 2 a range of the family's trained
+  /// elements lies on each, under ZeRO 3 a part of every weight (as FSDP2 divides them).
+  Range share(const Family&, const Entry&, int rank);
+  Range share(const Family& f, const Entry& e) { return share(f, e, circle(f.shard).rank()); }
+  /// What of the weight itself this rank keeps.
+  Range kept(const Family& f, const Entry& e) {
+    return world_.layout.zero >= 3 ? share(f, e) : Range{0, e.count};
   }
+  std::int64_t share_count(const Family& f);
   bool has(const Family& f, const char* state) const { return f.states.count(state) > 0; }
-  /// Element \a i of a state that has \a total of them; \a count becomes how many lie there in a row
-  /// at most.
+  /// Element \a i of a state that has \a total of them; \a count becomes how many lie there in a
+  /// row at most.
   Array at(State&, std::int64_t total, std::int64_t i, std::int64_t& count);
-  Array weights_at(Family&, std::int64_t i, std::int64_t& count);
+  /// The weight's element \a i (of those that this rank keeps), and of its share of gradients.
+  Array weights_at(Family&, Entry&, std::int64_t i, std::int64_t& count);
   Array gradient_of(Family&, Entry&);
-  /// Of this rank's share of gradients, element \a i counted among all trained ones.
-  Array share_at(Family&, Entry&, std::int64_t i, std::int64_t& count);
-  /// Calls f(entry, first element among the trained, count) for what of this rank's share each
-  /// trained weight has.
-  template <class F>
-  void for_each_share(Family& f, F run) {
-    const Range r = mine(f, f.trained, 1);
-    for (Entry& e : f.entries) {
-      if (e.trained < 0) continue;
-      const std::int64_t first = std::max(e.trained, r.first);
-      const std::int64_t last = std::min(e.trained + e.count, r.first + r.count);
-      if (first < last) run(e, first, last - first);
+  Array gradient_share(Family&, Entry&, std::int64_t i, std::int64_t& count);
+  Array state_share(Family&, Entry&, const char* state, std::int64_t i, std::int64_t& count);
+  /// Calls f(i, n, arrays…) for stretches of elements that lie in one piece in each of \a where.
+  template <class F, class... Where>
+  static void in_stretches(const Range& r, F run, Where... where) {
+    for (std::int64_t i = r.first, n = 0; i < r.first + r.count; i += n) {
+      n = r.first + r.count - i;
+      (static_cast<void>(where(i, n)), ...);  // each makes n smaller
+      const std::int64_t all = n;
+      run(i, all, where(i, n)...);
     }
   }
   void sum_replicas(Family&, Entry&);
   void add_to_share(Family&, Entry&);
   void sum_ties();
-  void fill(Family&, Entry&, Array to, std::int64_t first, std::int64_t count);
+  void fill(const Entry&, Array to, std::int64_t first, std::int64_t count);
   void look(Array from, std::int64_t count, const Entry&, std::int64_t first, const Look&);
   std::int64_t place(WeightId, std::int64_t element) const;
 

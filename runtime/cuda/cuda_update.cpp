@@ -13,7 +13,10 @@ namespace plimsoll::runtime::cuda {
 
 void CudaStates::begin_step() {
   for (Family& f : families_) {
-    for (Entry& e : f.entries) e.gradient = Room();
+    for (Entry& e : f.entries) {
+      e.gradient = Room();
+      e.share = Room();
+    }
     const auto gradients = f.states.find("gradients");
     if (gradients == f.states.end()) continue;
     State& s = gradients->second;
@@ -45,14 +48,13 @@ void CudaStates::sum_replicas(Family& f, Entry& e) {
 
 /// ZeRO 2 and 3: this rank's part of a whole gradient.
 void CudaStates::add_to_share(Family& f, Entry& e) {
-  const Range range = mine(f, f.trained, 1);
-  const std::int64_t last = std::min(e.trained + e.count, range.first + range.count);
   const Array whole = gradient_of(f, e);
-  for (std::int64_t i = std::max(e.trained, range.first), n = 0; i < last; i += n) {
-    n = last - i;
-    const Array to = share_at(f, e, i, n);
-    machine_.launch(Scale{whole.from(i - e.trained), to, n, 1, true});
-  }
+  in_stretches(
+      share(f, e),
+      [&](std::int64_t i, std::int64_t n, Array to) {
+        machine_.launch(Scale{whole.from(i), to, n, 1, true});
+      },
+      [&](std::int64_t i, std::int64_t& n) { return gradient_share(f, e, i, n); });
 }
 
 void CudaStates::reduce_gradients(std::uint32_t segment) {
@@ -84,8 +86,8 @@ void CudaStates::sum_ties() {
       continue;
     }
     // Of the same kind of number as on the other stages.
-    const Number number = world_.layout.zero >= 2 ? Number::fp32
-                                                  : families_[dense].states["gradients"].number;
+    const Number number =
+        world_.layout.zero >= 2 ? Number::fp32 : families_[dense].states["gradients"].number;
     Room room(scratch_, count * bytes_of(number));
     machine_.clear(room.at(), count * bytes_of(number));
     circle(Bond::stages).all_reduce({room.at(), number}, count);
@@ -100,51 +102,57 @@ void CudaStates::clip() {
     if (&f == &families_[tied]) continue;  // copies are not counted, replicas once
     const double holders = static_cast<double>(circle(f.replicas).size()) /
                            (world_.layout.zero >= 1 ? circle(f.shard).size() : 1);
-    for_each_share(f, [&](Entry& e, std::int64_t first, std::int64_t count) {
+    for (Entry& e : f.entries) {
       const auto replicas = static_cast<double>(world_.shapes.weights[e.weight].replicas);
-      for (std::int64_t i = first, n = 0; i < first + count; i += n) {
-        n = first + count - i;
-        machine_.launch(Squares{share_at(f, e, i, n), n, 0, square + 1});
-        machine_.launch(SumParts{square + 1, square, 1 / holders / replicas});
-      }
-    });
+      in_stretches(
+          share(f, e),
+          [&](std::int64_t, std::int64_t n, Array g) {
+            machine_.launch(Squares{g, n, 0, square + 1});
+            machine_.launch(SumParts{square + 1, square, 1 / holders / replicas});
+          },
+          [&](std::int64_t i, std::int64_t& n) { return gradient_share(f, e, i, n); });
+    }
   }
   circle(Bond::all).all_reduce(square, 1);
 }
 
 void CudaStates::update(int step) {
   const RunOptions& o = world_.options;
+  Update u;
+  u.rate = o.learning_rate;
+  u.beta1 = o.beta1;
+  u.beta2 = o.beta2;
+  u.epsilon = o.epsilon;
+  u.decay = o.weight_decay;
+  u.correct1 = 1 - std::pow(o.beta1, step);
+  u.correct2 = 1 - std::pow(o.beta2, step);
+  u.square = square_.as<double>();
+  u.most_norm = o.clip_norm;
   for (Family& f : families_) {
-    if (f.trained == 0) continue;
-    const Range share = mine(f, f.trained, 1);
     const bool adam = has(f, "m") && has(f, "v"), momentum = has(f, "momentum");
-    const bool master = has(f, "master weights"), divided = world_.layout.zero >= 3;
-    for_each_share(f, [&](Entry& e, std::int64_t first, std::int64_t count) {
-      for (std::int64_t i = first, n = 0; i < first + count; i += n) {
-        n = first + count - i;
-        const std::int64_t k = i - share.first;
-        Update u;
-        u.g = share_at(f, e, i, n);
-        if (adam || momentum) u.m = at(f.states[adam ? "m" : "momentum"], share.count, k, n);
-        if (adam) u.v = at(f.states["v"], share.count, k, n);
-        u.w = weights_at(f, divided ? k : e.offset + (i - e.trained), n);
-        if (master) {
-          u.copy = u.w;
-          u.w = at(f.states["master weights"], share.count, k, n);
-        }
-        u.count = n;
-        u.rate = o.learning_rate;
-        u.beta1 = o.beta1;
-        u.beta2 = o.beta2;
-        u.epsilon = o.epsilon;
-        u.decay = o.weight_decay;
-        u.correct1 = 1 - std::pow(o.beta1, step);
-        u.correct2 = 1 - std::pow(o.beta2, step);
-        u.square = square_.as<double>();
-        u.most_norm = o.clip_norm;
-        machine_.launch(u);
-      }
-    });
+    const bool master = has(f, "master weights");
+    for (Entry& e : f.entries) {
+      const auto state = [&](bool is_there, const char* name) {
+        return [&f, &e, this, is_there, name](std::int64_t i, std::int64_t& n) {
+          return is_there ? state_share(f, e, name, i, n) : Array{};
+        };
+      };
+      in_stretches(
+          share(f, e),
+          [&](std::int64_t, std::int64_t n, Array w, Array g, Array owner, Array m, Array v) {
+            u.w = master ? owner : w;
+            u.copy = master ? w : Array{};
+            u.g = g;
+            u.m = m;
+            u.v = v;
+            u.count = n;
+            machine_.launch(u);
+          },
+          [&](std::int64_t i, std::int64_t& n) { return weights_at(f, e, i, n); },
+          [&](std::int64_t i, std::int64_t& n) { return gradient_share(f, e, i, n); },
+          state(master, "master weights"), state(adam || momentum, adam ? "m" : "momentum"),
+          state(adam, "v"));
+    }
   }
 }
 
@@ -152,33 +160,13 @@ void CudaStates::update(int step) {
 void CudaStates::gather_updated() {
   for (Family& f : families_) {
     Circle& ranks = circle(f.shard);
-    if (f.trained == 0 || ranks.size() == 1) continue;
-    for (int r = 0; r < ranks.size(); ++r) {
-      const Range range = part(f, f.trained, r, 1);
-      std::int64_t first = -1, length = 0;  // a stretch of weights, frozen ones left out
-      const auto send = [&] {
-        for (std::int64_t i = first, n = 0; i < first + length; i += n) {
-          n = first + length - i;
-          const Array data = weights_at(f, i, n);
-          ranks.broadcast(data, n, r, false);
-        }
-      };
-      for (const Entry& e : f.entries) {
-        if (e.trained < 0) continue;
-        const std::int64_t from = std::max(e.trained, range.first);
-        const std::int64_t to = std::min(e.trained + e.count, range.first + range.count);
-        if (from >= to) continue;
-        const std::int64_t at_weight = e.offset + (from - e.trained);
-        if (first >= 0 && at_weight == first + length) {
-          length += to - from;
-          continue;
-        }
-        if (first >= 0) send();
-        first = at_weight;
-        length = to - from;
-      }
-      if (first >= 0) send();
-    }
+    if (ranks.size() == 1) continue;
+    for (int r = 0; r < ranks.size(); ++r)
+      for (Entry& e : f.entries)
+        in_stretches(
+            share(f, e, r),
+            [&](std::int64_t, std::int64_t n, Array data) { ranks.broadcast(data, n, r, false); },
+            [&](std::int64_t i, std::int64_t& n) { return weights_at(f, e, i, n); });
   }
 }
 

@@ -8,23 +8,25 @@
 #include "runtime/cuda/kernels_elements.hpp"
 #include "runtime/cuda/kernels_rows.hpp"
 
-/// All kernels, and how each is launched. There is one instance of each for the GPU: whether numbers
-/// are bf16 or fp32 is told at run time, but for the tiles of attention.
+/// All kernels, and how each is launched. There is one instance of each for the GPU: whether
+/// numbers are bf16 or fp32 is told at run time, but for the tiles of attention.
 namespace plimsoll::runtime::cuda {
 
 using Kernel =
     std::variant<Scale, Pair, AddBias, Noise, WeightNoise, Pixels, Unary, UnaryBackward, Glu,
                  GluBackward, Rope, Dropout, DropoutBackward, Move, SumGroups, TakeRows, SumRows,
-                 PositionRows, TakeNumbers, PutNumbers, ScoreLogits, Update, NormForward, RowSums, FinishSums,
-                 NormBackward, NormWeights, ColumnSums, Embed, LossRows, LossShare, LossTotal,
-                 LossBackward, Squares, SumParts, Route, RouteBackward, ScaleRows,
+                 PositionRows, TakeNumbers, PutNumbers, ScoreLogits, Update, NormForward, RowSums,
+                 FinishSums, NormBackward, NormWeights, ColumnSums, Embed, LossRows, LossShare,
+                 LossTotal, LossBackward, Squares, SumParts, Route, RouteBackward, ScaleRows,
                  ScaleRowsBackward, RowDots, MergeBlocks, Softmax, SoftmaxBackward,
                  FlashForward<float>, FlashForward<Bf16>, FlashBackwardQueries<float>,
                  FlashBackwardQueries<Bf16>, FlashBackwardKeys<float>, FlashBackwardKeys<Bf16>>;
 
 /// Does a team of threads have each item, and not one thread?
 template <class K>
-concept ForTeams = !requires(const K& k) { k.at(std::int64_t{0}); };
+concept ForTeams = !requires(const K& k) {
+  k.at(std::int64_t{0});
+};
 
 /// Bytes of a block's shared memory that the kernel asks for.
 template <class K>
@@ -47,8 +49,8 @@ struct LaunchShape {
   std::int64_t shared_bytes = 0;
 };
 
-/// Threads beyond the items of a grid would do nothing; blocks beyond what the GPU holds at once walk
-/// on in steps of the grid. Throws InternalError where a block cannot have the shared memory.
+/// Threads beyond the items of a grid would do nothing; blocks beyond what the GPU holds at once
+/// walk on in steps of the grid. Throws InternalError where a block cannot have the shared memory.
 LaunchShape launch_shape(const Kernel&, const GpuFacts&);
 
 /// The largest tiles that fit a block's shared memory, by what `bytes` says tiles need.

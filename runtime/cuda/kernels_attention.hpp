@@ -39,9 +39,9 @@ struct Attention {
       if (slope) *slope *= 1 - t * t;
     }
     if (alibi)
-      s += exp2f(-8.0f * static_cast<float>(first_head + head + 1) /
-                 static_cast<float>(all_heads)) *
-           static_cast<float>(kp - qp);
+      s +=
+          exp2f(-8.0f * static_cast<float>(first_head + head + 1) / static_cast<float>(all_heads)) *
+          static_cast<float>(kp - qp);
     return s;
   }
   /// Smallest and largest of some positions in a row.
@@ -303,10 +303,9 @@ struct FlashBackwardQueries {
 
   static std::int64_t shared_for(const Attention& a, TileSizes s) {
     const int qw = up16(a.q_width), vw = up16(a.v_width);
-    return tile_bytes<E>(s.queries, qw) + tile_bytes<E>(s.queries, vw) +
-           tile_bytes<E>(s.keys, qw) + tile_bytes<E>(s.keys, vw) +
-           2 * tile_bytes<float>(s.queries, s.keys) + tile_bytes<E>(s.queries, s.keys) +
-           tile_bytes<float>(s.queries, qw);
+    return tile_bytes<E>(s.queries, qw) + tile_bytes<E>(s.queries, vw) + tile_bytes<E>(s.keys, qw) +
+           tile_bytes<E>(s.keys, vw) + 2 * tile_bytes<float>(s.queries, s.keys) +
+           tile_bytes<E>(s.queries, s.keys) + tile_bytes<float>(s.queries, qw);
   }
   std::int64_t shared_bytes() const { return shared_for(saved.a, tiles); }
   PLIMSOLL_HD std::int64_t q_tiles() const {
@@ -378,15 +377,13 @@ struct FlashBackwardKeys {
 
   static std::int64_t shared_for(const Attention& a, TileSizes s) {
     const int qw = up16(a.q_width), vw = up16(a.v_width);
-    return tile_bytes<E>(s.queries, qw) + tile_bytes<E>(s.queries, vw) +
-           tile_bytes<E>(s.keys, qw) + tile_bytes<E>(s.keys, vw) +
-           2 * tile_bytes<float>(s.queries, s.keys) + 2 * tile_bytes<E>(s.queries, s.keys) +
-           tile_bytes<float>(s.keys, qw) + tile_bytes<float>(s.keys, vw);
+    return tile_bytes<E>(s.queries, qw) + tile_bytes<E>(s.queries, vw) + tile_bytes<E>(s.keys, qw) +
+           tile_bytes<E>(s.keys, vw) + 2 * tile_bytes<float>(s.queries, s.keys) +
+           2 * tile_bytes<E>(s.queries, s.keys) + tile_bytes<float>(s.keys, qw) +
+           tile_bytes<float>(s.keys, vw);
   }
   std::int64_t shared_bytes() const { return shared_for(saved.a, tiles); }
-  PLIMSOLL_HD std::int64_t k_tiles() const {
-    return (saved.a.keys + tiles.keys - 1) / tiles.keys;
-  }
+  PLIMSOLL_HD std::int64_t k_tiles() const { return (saved.a.keys + tiles.keys - 1) / tiles.keys; }
   PLIMSOLL_HD std::int64_t items() const {
     return saved.a.sequences * saved.a.kv_heads * k_tiles();
   }
@@ -481,9 +478,8 @@ struct Softmax {
   PLIMSOLL_HD std::int64_t items() const { return a.queries * a.sequences * a.heads; }
   PLIMSOLL_HD bool keeps(std::int64_t row, std::int64_t head, std::int64_t key) const {
     const std::uint64_t bits =
-        Mixed()(seed)(0x6d61736bu)(static_cast<std::uint64_t>(step))(
-            static_cast<std::uint64_t>(op))(
-            static_cast<std::uint64_t>(first_sequence + row % a.sequences))(
+        Mixed()(seed)(0x6d61736bu)(static_cast<std::uint64_t>(step))(static_cast<std::uint64_t>(
+            op))(static_cast<std::uint64_t>(first_sequence + row % a.sequences))(
             static_cast<std::uint64_t>(a.q_positions[row / a.sequences]))(
             static_cast<std::uint64_t>(a.first_head + head))(
             static_cast<std::uint64_t>(a.k_positions[key]))

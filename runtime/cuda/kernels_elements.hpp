@@ -67,8 +67,8 @@ struct WeightNoise {
     float x = 0;
     if (row < whole_rows && col < whole_cols) {
       const auto place = static_cast<std::uint64_t>((copy * whole_rows + row) * whole_cols + col);
-      x = static_cast<float>(shift + scale * normal(Mixed()(seed)(0x776569676874u)(weight)(place).h) /
-                                         divisor);
+      x = static_cast<float>(
+          shift + scale * normal(Mixed()(seed)(0x776569676874u)(weight)(place).h) / divisor);
     }
     to.put(i, x);
   }
@@ -83,11 +83,10 @@ struct Pixels {
   PLIMSOLL_HD std::int64_t items() const { return rows * width; }
   PLIMSOLL_HD void at(std::int64_t i) const {
     const std::int64_t row = i / width;
-    const std::uint64_t bits =
-        Mixed()(seed)(0x696d616765u)(static_cast<std::uint64_t>(first_sequence + row % sequences))(
-            static_cast<std::uint64_t>(positions[row / sequences]))(
-            static_cast<std::uint64_t>(first_column + i % width))
-            .h;
+    const std::uint64_t bits = Mixed()(seed)(0x696d616765u)(static_cast<std::uint64_t>(
+        first_sequence + row % sequences))(static_cast<std::uint64_t>(positions[row / sequences]))(
+                                   static_cast<std::uint64_t>(first_column + i % width))
+                                   .h;
     to.put(i, static_cast<float>(normal(bits)));
   }
 };
@@ -168,8 +167,8 @@ struct UnaryBackward {
   bool add = false;
   PLIMSOLL_HD std::int64_t items() const { return count; }
   PLIMSOLL_HD void at(std::int64_t i) const {
-    const float slope = x.there() ? unary_slope(kind, cap, x.get(i))
-                                  : unary_slope_of_output(kind, cap, y.get(i));
+    const float slope =
+        x.there() ? unary_slope(kind, cap, x.get(i)) : unary_slope_of_output(kind, cap, y.get(i));
     dx.put(i, slope * dy.get(i), add);
   }
 };
@@ -248,13 +247,11 @@ struct Dropout {
   PLIMSOLL_HD std::int64_t items() const { return rows * width; }
   PLIMSOLL_HD void at(std::int64_t i) const {
     const std::int64_t row = i / width;
-    const std::uint64_t bits =
-        Mixed()(seed)(0x64726f70u)(static_cast<std::uint64_t>(step))(
-            static_cast<std::uint64_t>(op))(
-            static_cast<std::uint64_t>(first_sequence + row % sequences))(
-            static_cast<std::uint64_t>(positions[row / sequences]))(
-            static_cast<std::uint64_t>(first_column + i % width))
-            .h;
+    const std::uint64_t bits = Mixed()(seed)(0x64726f70u)(static_cast<std::uint64_t>(step))(
+                                   static_cast<std::uint64_t>(op))(static_cast<std::uint64_t>(
+        first_sequence + row % sequences))(static_cast<std::uint64_t>(positions[row / sequences]))(
+                                   static_cast<std::uint64_t>(first_column + i % width))
+                                   .h;
     const bool kept = uniform(bits) >= share;
     if (mask) mask[i] = kept;
     y.put(i, kept ? x.get(i) / static_cast<float>(1 - share) : 0);

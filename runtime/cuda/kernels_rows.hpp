@@ -80,8 +80,8 @@ struct NormRows {
 };
 
 struct NormForward {
-  NormRows norm;        ///< y and normalized are written, normalized where wanted
-  Array stats;          ///< where wanted: 1/rms, or mean and 1/deviation
+  NormRows norm;          ///< y and normalized are written, normalized where wanted
+  Array stats;            ///< where wanted: 1/rms, or mean and 1/deviation
   float* kept = nullptr;  ///< where wanted: mean and 1/deviation, whatever the norm
   bool only_statistics = false;
   PLIMSOLL_HD std::int64_t items() const { return norm.rows; }
@@ -250,10 +250,9 @@ struct Embed {
   PLIMSOLL_HD std::int64_t items() const { return rows; }
   template <class Team>
   PLIMSOLL_HD void team(Team& t, std::int64_t r) const {
-    const std::int64_t id = backward && ids
-                                ? ids[r]
-                                : token_at(seed, stream, first_sequence + r % sequences,
-                                           positions[r / sequences], vocab);
+    const std::int64_t id = backward && ids ? ids[r]
+                                            : token_at(seed, stream, first_sequence + r % sequences,
+                                                       positions[r / sequences], vocab);
     if (ids && !backward && t.lane() == 0) ids[r] = id;
     const std::int64_t row = id - first_row;
     const bool here = row >= 0 && row < table_rows;

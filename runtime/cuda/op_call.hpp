@@ -22,11 +22,11 @@ struct Routes {
   Counts sent, received;  ///< rows by rank of the ep group
   Counts of_expert;       ///< rows by expert of this rank
   std::int64_t rows_sent = 0, rows = 0;
-  Room token_of;   ///< by row sent: its token
-  Room sent_of;    ///< by token and turn: its row sent
-  Room place_of;   ///< by row as it comes in: its row in the buffer
-  Room source_of;  ///< by row in the buffer: the row as it comes in
-  Room number_of;  ///< by row sent: token * experts + expert
+  Room token_of;                 ///< by row sent: its token
+  Room sent_of;                  ///< by token and turn: its row sent
+  Room place_of;                 ///< by row as it comes in: its row in the buffer
+  Room source_of;                ///< by row in the buffer: the row as it comes in
+  Room number_of;                ///< by row sent: token * experts + expert
   Room scores, score_gradients;  ///< by row in the buffer, fp32
 };
 
@@ -50,8 +50,8 @@ struct OpCall {
   Array output, output_gradient;
   std::function<Array(std::size_t)> w;   ///< weight by its place in the op; empty: none
   std::function<Array(std::size_t)> dw;  ///< is added to; empty: not wanted
-  /// Marks the gradient of an input as written: to be asked once for each time it is written. Empty:
-  /// not wanted.
+  /// Marks the gradient of an input as written: to be asked once for each time it is written.
+  /// Empty: not wanted.
   std::function<Target(std::size_t)> dx;
   std::function<Array(std::string_view part)> part;  ///< what the op keeps, where it has memory
   /// Memory of a temporary of the op where the run counts one of at least so many bytes.
@@ -103,8 +103,7 @@ class Buffer {
 
 /// to = from, or is added to it.
 inline void put(OpCall& c, Array from, const Target& to, std::int64_t count) {
-  if (to && (to.add || to.to.at != from.at))
-    c.machine.launch(Scale{from, to.to, count, 1, to.add});
+  if (to && (to.add || to.to.at != from.at)) c.machine.launch(Scale{from, to.to, count, 1, to.add});
 }
 
 /// A product whose operands may be of different kinds of number: the fp32 one is then cast.

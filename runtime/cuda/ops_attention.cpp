@@ -97,7 +97,8 @@ Runs positions_of(const OpCall& c, std::int64_t cp_rank) {
   return runs_of(host::context_positions(c.in(1).tokens, c.shapes().cp, cp_rank));
 }
 
-/// Keys and values passed around a ring: each rank's output is put together from those of the blocks.
+/// Keys and values passed around a ring: each rank's output is put together from those of the
+/// blocks.
 void ring_forward(OpCall& c, Attention a, Array output, float* lse) {
   Circle& cp = c.circle(Bond::cp);
   const std::int64_t rows = q_rows(a) * a.heads, ks = c.in(1).count(), vs = c.in(2).count();
@@ -117,8 +118,8 @@ void ring_forward(OpCall& c, Attention a, Array output, float* lse) {
     auto* part = step == 0 ? merged : static_cast<float*>(block_lse.array().at);
     flash_forward(c, a, step == 0 ? out.array() : block.array(), part);
     if (step > 0)
-      c.machine.launch(MergeBlocks{static_cast<float*>(out.array().at), merged, block, part, rows,
-                                   a.v_width});
+      c.machine.launch(
+          MergeBlocks{static_cast<float*>(out.array().at), merged, block, part, rows, a.v_width});
     if (step + 1 == cp.size()) break;
     cp.pass_on(k, ks, next_k);
     cp.pass_on(v, vs, next_v);
@@ -158,8 +159,8 @@ void ring_backward(OpCall& c, FlashSaved saved, const Target& dq, Array dsinks) 
   put(c, block[3], c.dx(2), counts[3]);
 }
 
-/// Of one sequence and one of the heads that read a key's head: products over all key heads at once.
-/// f(turn, b): which of the heads, which sequence.
+/// Of one sequence and one of the heads that read a key's head: products over all key heads at
+/// once. f(turn, b): which of the heads, which sequence.
 template <class F>
 void for_each_batch(const Attention& a, F f) {
   for (std::int64_t b = 0; b < a.sequences; ++b)
@@ -368,8 +369,8 @@ void attention_backward(OpCall& c) {
   const std::int64_t rows = q_rows(a) * a.heads;
   const Buffer dots(c, rows, Number::fp32);
   saved.dots = static_cast<const float*>(dots.array().at);
-  c.machine.launch(RowDots{c.output, c.output_gradient, static_cast<float*>(dots.array().at), rows,
-                           a.v_width});
+  c.machine.launch(
+      RowDots{c.output, c.output_gradient, static_cast<float*>(dots.array().at), rows, a.v_width});
   if (c.shapes().cp > 1) return ring_backward(c, saved, c.dx(0), dsinks);
   flash_backward(c, saved, c.dx(0), c.dx(1), c.dx(2), dsinks);
 }

@@ -129,8 +129,7 @@ void expert_linear_forward(OpCall& c) {
       c.machine.launch(AddBias{c.w(1).from((e + i) * n), p.c.from(i * each * n), each, n});
   });
   const std::int64_t left = c.out().rows - rows;
-  if (left > 0)
-    c.machine.clear(c.output.from(rows * n).at, left * n * bytes_of(c.output.number));
+  if (left > 0) c.machine.clear(c.output.from(rows * n).at, left * n * bytes_of(c.output.number));
 }
 
 void expert_linear_backward(OpCall& c) {
@@ -187,13 +186,11 @@ void expert_linear_backward(OpCall& c) {
     }
     if (has_bias(c) && c.dw(1))
       for (std::int64_t i = 0; i < batch; ++i)
-        c.machine.launch(
-            ColumnSums{dy.from(i * each * n), c.dw(1).from((e + i) * n), each, n});
+        c.machine.launch(ColumnSums{dy.from(i * each * n), c.dw(1).from((e + i) * n), each, n});
   });
   if (weighted)
-    c.machine.launch(ScaleRowsBackward{x, scores, *dz, dx.to,
-                                       {c.routes->score_gradients.at(), Number::fp32}, rows, k,
-                                       dx.add});
+    c.machine.launch(ScaleRowsBackward{
+        x, scores, *dz, dx.to, {c.routes->score_gradients.at(), Number::fp32}, rows, k, dx.add});
   const std::int64_t left = c.in().rows - rows;
   if (left > 0 && dx && !dx.add)
     c.machine.clear(dx.to.from(rows * k).at, left * k * bytes_of(dx.to.number));

@@ -33,8 +33,8 @@ Room upload(OpCall& c, const List& list) {
 }
 
 /// A rank's tokens and what follows from their numbers: by turns, token t of a step goes to the
-/// top_k experts from t * top_k on. Every rank can say which experts another's tokens go to, so that
-/// nothing is asked for.
+/// top_k experts from t * top_k on. Every rank can say which experts another's tokens go to, so
+/// that nothing is asked for.
 struct Tokens {
   Tokens(const OpCall& c, const ValueShape& v, std::int64_t first)
       : first_sequence(first), sequences(c.shapes().mbs), whole(v.tokens) {}
@@ -59,8 +59,7 @@ Counts count_rows(const Tokens& t, const std::vector<std::int64_t>& positions, c
 Counts rows_of_rank(const OpCall& c, const ValueShape& v, std::int64_t rank, const Op& op) {
   const Layout& l = c.world.layout;
   const RankPlace mine = c.world.plan.place, place = place_of(l, rank);
-  const std::int64_t first =
-      c.first_sequence + (place.dp - mine.dp) * l.microbatches * l.mbs;
+  const std::int64_t first = c.first_sequence + (place.dp - mine.dp) * l.microbatches * l.mbs;
   std::vector<std::int64_t> positions = host::context_positions(v.tokens, l.cp, place.cp);
   if (v.sharded) {
     const auto part = static_cast<std::int64_t>(positions.size()) / l.tp;
@@ -257,8 +256,8 @@ void experts_backward(OpCall& c) {
     const Buffer rows(c, r.rows_sent * width, c.output_gradient.number);
     undo_dispatch(c, c.output_gradient, width, rows);
     if (dx)
-      c.machine.launch(SumRows{rows, dx.to, r.sent_of.as<std::int32_t>(), v.rows, op.top_k, width,
-                               dx.add});
+      c.machine.launch(
+          SumRows{rows, dx.to, r.sent_of.as<std::int32_t>(), v.rows, op.top_k, width, dx.add});
   }
   const Buffer scores(c, r.rows_sent, Number::fp32);
   undo_dispatch(c, {r.score_gradients.at(), Number::fp32}, 1, scores);

@@ -24,8 +24,8 @@ void unary_backward(OpCall& c) {
   const bool from_output = kind == OpKind::relu || kind == OpKind::tanh || kind == OpKind::softcap;
   const Array x = c.inputs[0], y = x || !from_output ? Array{} : c.output;
   if (!x && !y) saved_too_little(c);
-  c.machine.launch(UnaryBackward{kind, cap_of(c), x, y, c.output_gradient, dx.to, c.out().count(),
-                                 dx.add});
+  c.machine.launch(
+      UnaryBackward{kind, cap_of(c), x, y, c.output_gradient, dx.to, c.out().count(), dx.add});
 }
 
 void add_forward(OpCall& c) {
@@ -52,8 +52,8 @@ void mul_backward(OpCall& c) {
 }
 
 void glu_forward(OpCall& c) {
-  c.machine.launch(Glu{c.what().activation, c.inputs[0], c.inputs[1], c.part("activated"),
-                       c.output, c.out().count()});
+  c.machine.launch(Glu{c.what().activation, c.inputs[0], c.inputs[1], c.part("activated"), c.output,
+                       c.out().count()});
 }
 
 void glu_backward(OpCall& c) {
@@ -109,7 +109,9 @@ struct Pieces {
     width = c.out().width;
   }
   /// Elements of a row of input \a k.
-  std::int64_t row(std::size_t k) const { return k == 1 && !alike ? length[1] : groups * length[k]; }
+  std::int64_t row(std::size_t k) const {
+    return k == 1 && !alike ? length[1] : groups * length[k];
+  }
   std::int64_t length[2] = {}, groups = 1, rows = 0, width = 0;
   bool alike = false;
 };
@@ -264,8 +266,7 @@ void cross_entropy_backward(OpCall& c) {
   const LossRows r = loss_rows(c, static_cast<float*>(out.array().at));
   make_rows(c, r);
   if (dx)
-    c.machine.launch(
-        LossBackward{r, dx.to, static_cast<float>(c.world.facts.loss_scale), dx.add});
+    c.machine.launch(LossBackward{r, dx.to, static_cast<float>(c.world.facts.loss_scale), dx.add});
 }
 
 void input_forward(OpCall& c) {
@@ -294,54 +295,55 @@ void merge_backward(OpCall& c) {
   if (const Target dx = c.dx(1)) put(c, c.output_gradient, dx, images * n);
 }
 
-// --- which op --------------------------------------------------------------------------------------
+// --- which op
+// --------------------------------------------------------------------------------------
 
-#define PLIMSOLL_CUDA_OPS(direction)           \
-  switch (c.what().kind) {                     \
-    case OpKind::embedding:                    \
-      return embedding_##direction(c);         \
-    case OpKind::learned_positions:            \
-      return positions_##direction(c);         \
-    case OpKind::linear:                       \
-      return linear_##direction(c);            \
-    case OpKind::rmsnorm:                      \
-    case OpKind::layernorm:                    \
-      return norm_##direction(c);              \
-    case OpKind::gelu:                         \
-    case OpKind::relu:                         \
-    case OpKind::squared_relu:                 \
-    case OpKind::silu:                         \
-    case OpKind::tanh:                         \
-    case OpKind::softcap:                      \
-      return unary_##direction(c);             \
-    case OpKind::add:                          \
-      return add_##direction(c);               \
-    case OpKind::mul:                          \
-      return mul_##direction(c);               \
-    case OpKind::glu:                          \
-      return glu_##direction(c);               \
-    case OpKind::rope:                         \
-      return rope_##direction(c);              \
-    case OpKind::concat:                       \
-      return concat_##direction(c);            \
-    case OpKind::dropout:                      \
-      return dropout_##direction(c);           \
-    case OpKind::attention:                    \
-      return attention_##direction(c);         \
-    case OpKind::experts:                      \
-      return experts_##direction(c);           \
-    case OpKind::combine:                      \
-      return combine_##direction(c);           \
-    case OpKind::cross_entropy:                \
-      return cross_entropy_##direction(c);     \
-    case OpKind::input:                        \
-      return input_##direction(c);             \
-    case OpKind::merge:                        \
-      return merge_##direction(c);             \
-    case OpKind::mamba2:                       \
-    case OpKind::relative_bias:                \
-      break;                                   \
-  }                                            \
+#define PLIMSOLL_CUDA_OPS(direction)       \
+  switch (c.what().kind) {                 \
+    case OpKind::embedding:                \
+      return embedding_##direction(c);     \
+    case OpKind::learned_positions:        \
+      return positions_##direction(c);     \
+    case OpKind::linear:                   \
+      return linear_##direction(c);        \
+    case OpKind::rmsnorm:                  \
+    case OpKind::layernorm:                \
+      return norm_##direction(c);          \
+    case OpKind::gelu:                     \
+    case OpKind::relu:                     \
+    case OpKind::squared_relu:             \
+    case OpKind::silu:                     \
+    case OpKind::tanh:                     \
+    case OpKind::softcap:                  \
+      return unary_##direction(c);         \
+    case OpKind::add:                      \
+      return add_##direction(c);           \
+    case OpKind::mul:                      \
+      return mul_##direction(c);           \
+    case OpKind::glu:                      \
+      return glu_##direction(c);           \
+    case OpKind::rope:                     \
+      return rope_##direction(c);          \
+    case OpKind::concat:                   \
+      return concat_##direction(c);        \
+    case OpKind::dropout:                  \
+      return dropout_##direction(c);       \
+    case OpKind::attention:                \
+      return attention_##direction(c);     \
+    case OpKind::experts:                  \
+      return experts_##direction(c);       \
+    case OpKind::combine:                  \
+      return combine_##direction(c);       \
+    case OpKind::cross_entropy:            \
+      return cross_entropy_##direction(c); \
+    case OpKind::input:                    \
+      return input_##direction(c);         \
+    case OpKind::merge:                    \
+      return merge_##direction(c);         \
+    case OpKind::mamba2:                   \
+    case OpKind::relative_bias:            \
+      break;                               \
+  }                                        \
   PLIMSOLL_ASSERT(false)
 
 void run_forward(OpCall& c) { PLIMSOLL_CUDA_OPS(forward); }

@@ -67,9 +67,9 @@ struct Places {
 };
 Places places(const Layout&, std::int64_t rank, std::int64_t expert_shard);
 
-/// Nobody is there: data of the right size moves within the rank's own memory. What should come from
-/// others is its own again (gathers), its own part (sums), or noise (sends between stages); the
-/// numbers mean nothing, the memory and the work around them are a rank's.
+/// Nobody is there: data of the right size moves within the rank's own memory. What should come
+/// from others is its own again (gathers), its own part (sums), or noise (sends between stages);
+/// the numbers mean nothing, the memory and the work around them are a rank's.
 std::unique_ptr<Peers> stand_ins(Machine&, const Places&);
 
 }  // namespace plimsoll::runtime::cuda

@@ -21,9 +21,9 @@ struct RunOptions {
   int steps = 2;
   std::uint64_t seed = 1;
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
-  double clip_norm = 0;     ///< 0: not clipped
-  bool same_text = false;   ///< every step reads the first step's text
-  bool times = false;       ///< how long each op takes is wanted
+  double clip_norm = 0;    ///< 0: not clipped
+  bool same_text = false;  ///< every step reads the first step's text
+  bool times = false;      ///< how long each op takes is wanted
 };
 
 struct RankWorld {
@@ -44,7 +44,8 @@ struct RankWorld {
 /// Why the device `cuda` cannot do this job's arithmetic, in words; "" where it can.
 std::string why_not_on_cuda(const Problem&, const Layout&);
 
-/// Numbers in few runs; throws InternalError where they are too many (why_not_on_cuda() asks first).
+/// Numbers in few runs; throws InternalError where they are too many (why_not_on_cuda() asks
+/// first).
 Runs runs_of(const std::vector<std::int64_t>& numbers);
 
 }  // namespace plimsoll::runtime::cuda

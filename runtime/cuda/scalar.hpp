@@ -119,9 +119,7 @@ struct Mixed {
     return {x};
   }
 };
-PLIMSOLL_HD double uniform(std::uint64_t bits) {
-  return static_cast<double>(bits >> 11) * 0x1p-53;
-}
+PLIMSOLL_HD double uniform(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 PLIMSOLL_HD double normal(std::uint64_t bits) {
   constexpr double kTwoPi = 6.283185307179586;
   const double u = uniform(Mixed()(bits)(1).h), v = uniform(Mixed()(bits)(2).h);
@@ -130,9 +128,8 @@ PLIMSOLL_HD double normal(std::uint64_t bits) {
 /// The token at a place of the training data, see host::token().
 PLIMSOLL_HD std::int64_t token_at(std::uint64_t seed, std::int64_t stream, std::int64_t sequence,
                                   std::int64_t position, std::int64_t vocab) {
-  const std::uint64_t bits = Mixed()(seed)(0x746f6b656eu)(static_cast<std::uint64_t>(stream))(
-                                 static_cast<std::uint64_t>(sequence))(
-                                 static_cast<std::uint64_t>(position))
+  const std::uint64_t bits = Mixed()(seed)(0x746f6b656eu)(static_cast<std::uint64_t>(
+      stream))(static_cast<std::uint64_t>(sequence))(static_cast<std::uint64_t>(position))
                                  .h;
   return static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(vocab));
 }
@@ -153,7 +150,8 @@ class Solo {
   void add(Array to, std::int64_t i, float x) const { to.put(i, to.get(i) + x); }
   /// c (+)= a b of tiles in shared memory, either of them turned.
   template <class T, class C>
-  void multiply(const T& a, bool a_turned, const T& b, bool b_turned, const C& c, bool add_to) const {
+  void multiply(const T& a, bool a_turned, const T& b, bool b_turned, const C& c,
+                bool add_to) const {
     const int inner = a_turned ? a.rows : a.cols;
     for (int i = 0; i < c.rows; ++i)
       for (int j = 0; j < c.cols; ++j) {

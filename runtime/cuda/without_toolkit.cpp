@@ -10,7 +10,8 @@
 namespace plimsoll::runtime::cuda {
 
 std::string why_no_gpu() {
-  return "this build has no device 'cuda': no CUDA toolkit of version 12 or later was found when it "
+  return "this build has no device 'cuda': no CUDA toolkit of version 12 or later was found when "
+         "it "
          "was configured";
 }
 

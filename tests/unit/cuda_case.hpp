@@ -13,6 +13,9 @@
 /// same kernels' arithmetic as on a GPU, with real numbers.
 namespace plimsoll::testing {
 
+/// Of a gradient's norm: kernels sum in fp32, the host in double.
+inline constexpr double kCudaTolerance = 5e-5;
+
 /// Ranks that are threads, as peers: memory that is theirs is read by the others.
 class ThreadCircle final : public cuda::Circle {
  public:
@@ -20,7 +23,8 @@ class ThreadCircle final : public cuda::Circle {
   int size() const override { return group_.size(); }
   int rank() const override { return group_.rank; }
   void all_gather(cuda::Array mine, std::int64_t count, cuda::Array out) override {
-    gather(mine, count, [&](int r, cuda::Array theirs) { copy(theirs, out.from(r * count), count); });
+    gather(mine, count,
+           [&](int r, cuda::Array theirs) { copy(theirs, out.from(r * count), count); });
   }
   void reduce_scatter(cuda::Array all, std::int64_t count, cuda::Array out) override {
     std::vector<float> sum(static_cast<std::size_t>(count));
@@ -104,8 +108,7 @@ class ThreadPeers final : public cuda::Peers {
                      {at, at + count * cuda::bytes_of(data.number)});
   }
   void receive(cuda::Array data, std::int64_t count, std::int64_t from, std::int64_t tag) override {
-    const auto letter =
-        world_.post.receive(static_cast<int>(from), static_cast<int>(rank_), tag);
+    const auto letter = world_.post.receive(static_cast<int>(from), static_cast<int>(rank_), tag);
     PLIMSOLL_ASSERT(static_cast<std::int64_t>(letter.size()) ==
                     count * cuda::bytes_of(data.number));
     std::memcpy(data.at, letter.data(), letter.size());
@@ -170,6 +173,17 @@ inline HostRun run_emulated(const Priced& p, const HostOptions& o = options()) {
   return run;
 }
 
+/// Segments are those of the replay over memory that is only counted.
+inline void check_reserved(const Priced& p, const HostRun& found) {
+  for (std::size_t rank = 0; rank < found.ranks.size(); ++rank) {
+    const StagePlan plan(*p.problem, p.layout, static_cast<std::int64_t>(rank));
+    const ReplayResult r = replay(plan, allocator_options(*p.problem));
+    INFO("rank " << rank);
+    CHECK(found.ranks[rank].allocator.reserved.peak == r.peak_reserved);
+    CHECK(found.ranks[rank].allocator.segments.peak == r.stats.segments.peak);
+  }
+}
+
 /// The layouts on emulated GPUs against one rank on the host, numbers and bytes.
 inline void check_on_cuda(const Case& c, const std::vector<std::pair<int, std::string>>& layouts) {
   const HostRun expected = run(price(plan_text(c, 1, "")));
@@ -177,8 +191,9 @@ inline void check_on_cuda(const Case& c, const std::vector<std::pair<int, std::s
     INFO(gpus << " GPUs, " << layout);
     const Priced p = price(plan_text(c, gpus, layout));
     const HostRun found = run_emulated(p);
-    check_equal(p, expected, found);
+    check_equal(p, expected, found, kCudaTolerance);
     check_memory(p, found);
+    check_reserved(p, found);
   }
 }
 

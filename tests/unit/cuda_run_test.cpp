@@ -9,4 +9,77 @@
 using namespace plimsoll;
 using namespace plimsoll::testing;
 
-TEST_CASE("cuda run: one rank", "[cuda]") { check_on_cuda(kLlama, {{1, ""}}); }
+namespace {
+
+const std::string kBase =
+    "layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  vocab = 32  ";
+
+}  // namespace
+
+TEST_CASE("cuda run: one rank, tensor parallelism, pipelines", "[cuda]") {
+  check_on_cuda(kLlama, {{1, ""},
+                         {1, "recompute = full"},
+                         {2, "tp = 2"},
+                         {4, "tp = 4  sp = true"},
+                         {2, "pp = 2"},
+                         {2, "pp = 2  vpp = 2"}});
+}
+
+TEST_CASE("cuda run: ZeRO and context parallelism", "[cuda]") {
+  check_on_cuda(kLlama, {{2, "zero = 0"},
+                         {2, "zero = 1"},
+                         {2, "zero = 2"},
+                         {4, "zero = 3"},
+                         {2, "cp = 2"},
+                         {4, "cp = 4  mbs = 2"},
+                         {8, "tp = 2  cp = 2  zero = 3"},
+                         {8, "tp = 2  pp = 2  sp = true  zero = 1"}});
+}
+
+TEST_CASE("cuda run: experts", "[cuda]") {
+  const Case mixtral{
+      "model tiny = decoder { " + kBase + "experts = 4  top_k = 2  expert_ffn = 12 }", ""};
+  check_on_cuda(mixtral, {{1, ""},
+                          {2, "ep = 2"},
+                          {4, "ep = 4  zero = 1"},
+                          {2, "tp = 2  sp = true  etp = 2"},
+                          {4, "tp = 2  sp = true  etp = 2  ep = 2"},
+                          {4, "ep = 2  zero = 3"},
+                          {2, "tp = 2  etp = 1"},
+                          {4, "cp = 2  ep = 2"}});
+  const Case deepseek{
+      "model tiny = decoder { layers = 3  hidden = 16  heads = 2  ffn = 24  vocab = 32  "
+      "experts = 4  top_k = 1  expert_ffn = 12  shared = 8  first_dense = 1  score = "
+      "sigmoid  kv_lora = 8  q_lora = 12  nope = 6  rope_dim = 4  v_dim = 8 }",
+      ""};
+  check_on_cuda(deepseek, {{1, ""}, {2, "ep = 2"}, {4, "tp = 2  sp = true  ep = 2  etp = 1"}});
+}
+
+TEST_CASE("cuda run: GPT with dropout, biases, tied head and positions", "[cuda]") {
+  for (const char* attention : {"flash", "unfused"}) {
+    const Case gpt{
+        "model tiny = gpt { layers = 4  hidden = 16  heads = 4  vocab = 30  positions = 16 }",
+        fmt::format("dropout = 0.1  attention_dropout = 0.1  attention = {}", attention)};
+    check_on_cuda(gpt, {{1, ""},
+                        {1, "recompute = selective"},
+                        {2, "tp = 2  sp = true"},
+                        {2, "cp = 2"},
+                        {4, "pp = 2  zero = 2"},
+                        {8, "tp = 2  pp = 2  sp = true  zero = 3"}});
+  }
+}
+
+TEST_CASE("cuda run: decoders of every family", "[cuda]") {
+  for (const char* more :
+       {"qk_norm = head  bias_qkv = true", "qk_norm = full", "norms = parallel",
+        "norms = parallel2  norm = layernorm  kind = gelu  gated = false", "norms = post",
+        "norms = sandwich  plus_one = true  softcap = 5  final_softcap = 8  tied = true  kind = "
+        "gelu",
+        "window = 4  period = 2", "chunk = 8  nope_global = true  period = 2", "sinks = true",
+        "position = alibi  embed_norm = true  norm = layernorm  bias_o = true  bias_mlp = true",
+        "kind = squared_relu  gated = false", "kind = relu  gated = false  head_bias = true"}) {
+    INFO(more);
+    check_on_cuda({"model tiny = decoder { " + kBase + more + " }", ""},
+                  {{1, ""}, {2, "tp = 2"}, {4, "tp = 4  sp = true"}});
+  }
+}

@@ -72,10 +72,11 @@ inline HostRun run(const Priced& p, const HostOptions& o = options()) {
 }
 
 /// Compares weight by weight; says which one is farthest off.
-inline void check_equal(const Priced& p, const HostRun& expected, const HostRun& found) {
+inline void check_equal(const Priced& p, const HostRun& expected, const HostRun& found,
+                        double tolerance = kTolerance) {
   REQUIRE(found.losses.size() == expected.losses.size());
   for (std::size_t step = 0; step < found.losses.size(); ++step)
-    CHECK(found.losses[step] == Approx(expected.losses[step]).epsilon(kTolerance));
+    CHECK(found.losses[step] == Approx(expected.losses[step]).epsilon(tolerance));
   for (std::size_t step = 0; step < found.gradients.size(); ++step) {
     double off = 0, moved = 0, largest = 0;
     for (const auto& gradient : expected.gradients[step])
@@ -105,7 +106,7 @@ inline void check_equal(const Priced& p, const HostRun& expected, const HostRun&
     }
     INFO("step " << step + 1 << ": gradients of " << worst_gradient << ", values of "
                  << worst_parameter);
-    CHECK(off <= kTolerance);
+    CHECK(off <= tolerance);
     CHECK(moved <= kLearningRate / 1000);
   }
 }
