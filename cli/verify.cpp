@@ -7,6 +7,8 @@
 #include "cli/problem.hpp"
 #include "lang/module.hpp"
 #include "planner/report_bill.hpp"
+#include "runtime/cuda/cuda_verify.hpp"
+#include "runtime/cuda/gpu_error.hpp"
 #include "runtime/cuda/gpus.hpp"
 #include "runtime/host/host_verify.hpp"
 #include "runtime/report_verify.hpp"
@@ -31,8 +33,20 @@ std::variant<runtime::Verification, Outcome> run_on_device(const Options& option
   }
   if (const std::string why = runtime::cuda::why_no_gpu(); !why.empty())
     return user_error(why, "'--device dry' counts, and runs anywhere");
-  return user_error("the device 'cuda' does not run steps yet",
-                    "'--device dry' counts, and runs anywhere");
+  if (choice.kind == runtime::RankChoice::all)
+    return user_error("one GPU runs one rank: '--ranks all' needs a GPU for each",
+                      "give '--ranks worst' or the number of a rank");
+  try {
+    const auto machine = runtime::cuda::open_gpu(0);
+    auto ran = runtime::cuda::verify_on(*machine, problem, bill,
+                                        runtime::chosen_ranks(bill, choice).front(), options.limit,
+                                        static_cast<int>(options.steps.value_or(2)));
+    if (auto* why = std::get_if<std::string>(&ran))
+      return user_error(*why, "'--device dry' counts, and runs any layout");
+    return std::get<runtime::Verification>(std::move(ran));
+  } catch (const runtime::cuda::GpuError& e) {
+    return user_error(e.what(), "'--device dry' counts, and runs anywhere");
+  }
 }
 
 }  // namespace

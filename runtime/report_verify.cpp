@@ -111,10 +111,43 @@ std::string ran_out(const Problem& p, const VerifyFailure& f, const Style& style
     if (f.categories[i] > 0)
       table.add({human_bytes(f.categories[i]), std::string(label(static_cast<Category>(i)))});
   table.add({human_bytes(f.live), "all tensors"});
+  if (f.predicted_live)
+    table.add({human_bytes(*f.predicted_live), "all tensors at that moment, by the bill"});
   table.add({human_bytes(f.reserved), "segments of the allocator"});
   out += table.str(style, 2);
   (void)p;
   return out;
+}
+
+/// Ops that are listed of a GPU's run.
+constexpr std::size_t kSlowest = 10;
+
+std::string on_gpu(const runtime::GpuSeen& g, const Style& style) {
+  using Align = Table::Align;
+  std::string out =
+      '\n' + paint(style, Paint::bold, fmt::format("On one {}, driver {}\n", g.gpu, g.driver));
+  Table table({{}, {Align::right}, {Align::right}, {Align::right}});
+  table.add({"", "predicted", "observed", "difference"});
+  table.add({"the GPU's memory, by the driver", human_bytes(g.predicted_used), human_bytes(g.used),
+             signed_bytes(g.used - g.predicted_used)});
+  table.add({"of it before the run", "", human_bytes(g.used_before), ""});
+  table.add({"context and libraries", "", human_bytes(g.libraries), ""});
+  table.add({"scratch that no framework declares", "", human_bytes(g.scratch), ""});
+  out += table.str(style, 2);
+  if (!g.seconds.empty())
+    out +=
+        paragraph(style,
+                  fmt::format("The last step took {:.3f} s; {:.3f} s by the time model, which has "
+                              "peers to wait for.",
+                              g.seconds.back(), g.predicted_seconds),
+                  2);
+  if (g.kinds.empty()) return out;
+  Table kinds({{}, {}, {Align::right}, {Align::right}});
+  kinds.add({"", "", "runs", "seconds"});
+  for (std::size_t i = 0; i < std::min(g.kinds.size(), kSlowest); ++i)
+    kinds.add({g.kinds[i].name, g.kinds[i].backward ? "backward" : "forward",
+               grouped(g.kinds[i].runs), fmt::format("{:.4f}", g.kinds[i].seconds)});
+  return out + "Slowest in all steps\n" + kinds.str(style, 2);
 }
 
 std::string answer(const Problem& p, const Verification& v) {
@@ -154,6 +187,7 @@ std::string verify_text(const Heading& heading, const Bill& bill, const Problem&
       out += paragraph(style, fmt::format("In the bill: {}.", heading.reserved_note), 2);
     }
   }
+  if (v.gpu) out += on_gpu(*v.gpu, style);
   if (!v.losses.empty())
     out += fmt::format("\nThe loss is {:.2f} in step 1, {:.2f} in step {}.\n", v.losses.front(),
                        v.losses.back(), v.losses.size());

@@ -44,6 +44,30 @@ Json rank(const RankCheck& r) {
   return out;
 }
 
+Json gpu(const runtime::GpuSeen& g) {
+  Json out;
+  out["gpu"] = g.gpu;
+  out["driver"] = g.driver;
+  out["predicted_reserved_bytes"] = g.predicted_reserved;
+  out["predicted_used_bytes"] = g.predicted_used;
+  out["used_bytes"] = g.used;
+  out["used_before_bytes"] = g.used_before;
+  out["libraries_bytes"] = g.libraries;
+  out["scratch_bytes"] = g.scratch;
+  out["step_seconds"] = g.seconds;
+  out["predicted_step_seconds"] = g.predicted_seconds;
+  out["ops"] = Json::array();
+  for (const auto& k : g.kinds) {
+    Json line;
+    line["name"] = k.name;
+    line["backward"] = k.backward;
+    line["runs"] = k.runs;
+    line["seconds"] = k.seconds;
+    out["ops"].push_back(std::move(line));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string verify_json(const Problem& p, const runtime::Verification& v) {
@@ -55,6 +79,7 @@ std::string verify_json(const Problem& p, const runtime::Verification& v) {
   out["worst_difference"] = v.worst_difference;
   out["agrees"] = v.agrees;
   if (!v.losses.empty()) out["losses"] = v.losses;
+  if (v.gpu) out["gpu"] = gpu(*v.gpu);
   if (v.failure) {
     Json& f = out["failure"];
     f["rank"] = v.failure->rank;
@@ -65,6 +90,7 @@ std::string verify_json(const Problem& p, const runtime::Verification& v) {
         v.failure->at.step == 0 ? "before the first step" : runtime::point_name(p, v.failure->at);
     f["live_bytes"] = v.failure->live;
     f["reserved_bytes"] = v.failure->reserved;
+    if (v.failure->predicted_live) f["predicted_live_bytes"] = *v.failure->predicted_live;
     for (std::size_t i = 0; i < kCategoryCount; ++i)
       if (v.failure->categories[i] > 0)
         f["categories"][std::string(name(static_cast<Category>(i)))] = v.failure->categories[i];

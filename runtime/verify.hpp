@@ -22,6 +22,27 @@ struct VerifyFailure {
   StepPoint at;
   std::int64_t live = 0, reserved = 0;
   CategoryBytes categories{};
+  std::optional<std::int64_t> predicted_live;  ///< by the bill at that moment, where it has it
+};
+
+/// What the device cuda shows beside the tensors. Bytes and seconds.
+struct GpuSeen {
+  std::string gpu, driver;              ///< "NVIDIA H200", "580.159.03"
+  std::int64_t predicted_reserved = 0;  ///< by the replay
+  std::int64_t predicted_used = 0;      ///< by the bill: all that the GPU's memory holds
+  std::int64_t used = 0;                ///< of the GPU's memory at the end, by the driver
+  std::int64_t used_before = 0;         ///< likewise before the run: the context, other programs
+  std::int64_t libraries = 0;           ///< used, less segments and scratch
+  std::int64_t scratch = 0;             ///< for what no framework declares a tensor for
+  std::vector<double> seconds;          ///< by step
+  double predicted_seconds = 0;         ///< of a step, without waiting for other stages
+  struct Kind {
+    std::string name;  ///< of an op or exchange
+    bool backward = false;
+    std::int64_t runs = 0;
+    double seconds = 0;  ///< of all runs in all steps
+  };
+  std::vector<Kind> kinds;  ///< the slowest first
 };
 
 /// What a device saw of a rank's first two steps.
@@ -54,6 +75,7 @@ struct Verification {
   std::int64_t worst_difference = 0;  ///< of the largest absolute value
   bool agrees = true;
   std::optional<VerifyFailure> failure;  ///< then `ranks` are those that came to an end
+  std::optional<GpuSeen> gpu;
   std::vector<double> losses;  ///< by step, where the device computes: the mean over its tokens
 };
 

@@ -2,7 +2,10 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <memory>
 #include <string>
+
+#include "runtime/cuda/machine.hpp"
 
 /// What this build and this machine have for the device `cuda`. Without a toolkit the answers are
 /// those of without_toolkit.cpp.
@@ -11,5 +14,8 @@ namespace plimsoll::runtime::cuda {
 /// Why no GPU can be used, in words that name what is missing (the toolkit in the build, the driver
 /// or a GPU on the machine); "" where one can.
 std::string why_no_gpu();
+
+/// The GPU of that number, made this thread's; asked for where why_no_gpu() is "". Throws GpuError.
+std::unique_ptr<Machine> open_gpu(int number);
 
 }  // namespace plimsoll::runtime::cuda

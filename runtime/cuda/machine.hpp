@@ -57,6 +57,9 @@ class Machine {
   virtual int mark() = 0;
   virtual double seconds(int from, int to) = 0;
   virtual void forget_marks() = 0;
+
+  /// The stream of work, as CUDA has it, for other libraries; nullptr: there is none.
+  virtual void* stream() { return nullptr; }
 };
 
 }  // namespace plimsoll::runtime::cuda

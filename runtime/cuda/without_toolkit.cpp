@@ -5,6 +5,7 @@
 
 #ifndef PLIMSOLL_HAS_CUDA
 
+#include "runtime/cuda/gpu_error.hpp"
 #include "runtime/cuda/gpus.hpp"
 
 namespace plimsoll::runtime::cuda {
@@ -14,6 +15,8 @@ std::string why_no_gpu() {
          "it "
          "was configured";
 }
+
+std::unique_ptr<Machine> open_gpu(int) { throw GpuError(why_no_gpu()); }
 
 }  // namespace plimsoll::runtime::cuda
 

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/cuda/cuda_run.hpp"
+#include "runtime/verify.hpp"
+
+/// `verify --device cuda`: one rank at full size on one GPU, whose peers are stood in for.
+namespace plimsoll::runtime::cuda {
+
+/// What \a steps steps of \a rank showed on \a machine or, in words, why they are not run:
+/// arithmetic that the device does not do, or a GPU without the free memory that the run needs. The
+/// allocator gets what the replay says that its segments come to, or \a limit where that is less. A
+/// step's predicted seconds are the time model's for the whole layout, without waiting for other
+/// stages.
+std::variant<Verification, std::string> verify_on(Machine& machine, const Problem&, const Bill&,
+                                                  std::int64_t rank,
+                                                  std::optional<std::int64_t> limit, int steps);
+
+}  // namespace plimsoll::runtime::cuda
