@@ -23,6 +23,7 @@ constexpr std::string_view kShortPage =
   plimsoll bill FILE       what fills each GPU at one layout, item by item
   plimsoll timeline FILE   what a GPU holds over a step, drawn, and why it peaks there
   plimsoll verify FILE     the ranks' steps run, and what was seen beside the bill
+  plimsoll calibrate       this machine's GPU measured, as declarations
   plimsoll check FILE      look for mistakes; say what the file declares
   plimsoll fmt FILE        the file in canonical form
   plimsoll import FILE     a .plan file from a run's launch flags
@@ -122,6 +123,10 @@ class Parser {
                  "Steps that a device that computes makes of the same text (2)");
     bytes(verify, "--limit", options_.limit, "Memory that the run may take, such as 2GiB");
     json(verify);
+    auto* calibrate =
+        without_files("calibrate", "Measure this machine; print a gpu and a cluster declaration");
+    words(calibrate, "--device", {"cuda"}, options_.device,
+          "What is measured: a GPU (as if unsaid)");
     auto* importing =
         command("import", "A .plan file from what a run is launched with, on standard output");
     importing

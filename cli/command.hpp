@@ -74,6 +74,7 @@ Outcome check(const Options&, const Terminal&);
 Outcome format(const Options&, const Terminal&);
 Outcome import(const Options&, const Terminal&);
 Outcome bill(const Options&, const Terminal&);
+Outcome calibrate(const Options&, const Terminal&);
 Outcome plan(const Options&, const Terminal&);
 Outcome explain(const Options&, const Terminal&);
 Outcome timeline(const Options&, const Terminal&);

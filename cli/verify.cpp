@@ -12,6 +12,7 @@
 #include "runtime/cuda/gpus.hpp"
 #include "runtime/host/host_verify.hpp"
 #include "runtime/report_verify.hpp"
+#include "runtime/wire.hpp"
 
 namespace plimsoll::cli {
 
@@ -20,13 +21,14 @@ namespace {
 /// Runs the ranks on the device that was asked for, or says why that cannot be.
 std::variant<runtime::Verification, Outcome> run_on_device(const Options& options,
                                                            const Problem& problem, const Bill& bill,
-                                                           const runtime::RankChoice& choice) {
+                                                           const runtime::RankChoice& choice,
+                                                           runtime::Wire* wire) {
   if (options.device == "dry")
     return runtime::verify_dry(problem, bill, runtime::chosen_ranks(bill, choice), options.limit);
   if (options.device == "host") {
-    auto ran =
-        runtime::host::verify_host(problem, bill, runtime::chosen_ranks(bill, choice),
-                                   options.limit, static_cast<int>(options.steps.value_or(2)));
+    auto ran = runtime::host::verify_host(problem, bill, runtime::chosen_ranks(bill, choice),
+                                          options.limit,
+                                          static_cast<int>(options.steps.value_or(2)), wire);
     if (auto* why = std::get_if<std::string>(&ran))
       return user_error(*why, "'--device dry' counts, and runs any layout");
     return std::get<runtime::Verification>(std::move(ran));
@@ -66,7 +68,16 @@ Outcome verify(const Options& options, const Terminal& terminal) {
                     fmt::format("there is no rank {}; the layout has {}", options.ranks.rank,
                                 ranks),
                     fmt::format("give --ranks worst, all, or a number from 0 to {}", ranks - 1));
-              auto ran = run_on_device(options, problem, bill, options.ranks);
+              std::unique_ptr<runtime::Wire> wire;
+              if (options.device == "host" && runtime::processes_started() > 1) {
+                auto opened = runtime::open_wire();
+                if (const auto* why = std::get_if<std::string>(&opened))
+                  return user_error(*why, "start it without mpirun: ranks are threads then");
+                wire = std::get<std::unique_ptr<runtime::Wire>>(std::move(opened));
+              }
+              auto ran = run_on_device(options, problem, bill, options.ranks, wire.get());
+              // Rank 0 speaks for all.
+              if (wire && wire->rank() != 0) return {kDone, "", ""};
               if (auto* cannot = std::get_if<Outcome>(&ran)) return std::move(*cannot);
               const auto& seen = std::get<runtime::Verification>(ran);
               return {seen.agrees ? kDone : kDisagreed,

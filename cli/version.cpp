@@ -21,16 +21,18 @@ std::string compiler() {
 
 std::string version_text() {
   const std::string_view z3 = PLIMSOLL_Z3;
-  const std::string_view cuda = PLIMSOLL_CUDA;
+  const std::string_view cuda = PLIMSOLL_CUDA, mpi = PLIMSOLL_MPI;
   return fmt::format(
       "plimsoll {}\n"
       "compiler {}, {} build\n"
       "{{fmt}}    {}.{}.{}\n"
       "Z3       {}\n"
-      "CUDA     {}\n",
+      "CUDA     {}\n"
+      "MPI      {}\n",
       PLIMSOLL_VERSION, compiler(), PLIMSOLL_BUILD_TYPE, FMT_VERSION / 10000,
       FMT_VERSION / 100 % 100, FMT_VERSION % 100, z3.empty() ? "not found" : z3,
-      cuda == "none" ? "none: built without a CUDA toolkit" : cuda);
+      cuda == "none" ? "none: built without a CUDA toolkit" : cuda,
+      mpi == "none" ? "none: built without it" : mpi);
 }
 
 std::string version_number() { return PLIMSOLL_VERSION; }

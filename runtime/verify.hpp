@@ -22,7 +22,7 @@ struct VerifyFailure {
   StepPoint at;
   std::int64_t live = 0, reserved = 0;
   CategoryBytes categories{};
-  std::optional<std::int64_t> predicted_live;  ///< by the bill at that moment, where it has it
+  std::optional<std::int64_t> predicted_live{};  ///< by the bill at that moment, where it has it
 };
 
 /// What the device cuda shows beside the tensors. Bytes and seconds.

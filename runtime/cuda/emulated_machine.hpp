@@ -13,7 +13,7 @@ class EmulatedMachine final : public Machine {
  public:
   /// \a memory: bytes that it has.
   explicit EmulatedMachine(std::int64_t memory = std::int64_t{1} << 30,
-                           const GpuFacts& facts = {4, 227 * 1024});
+                           const GpuFacts& facts = {4, 227 * 1024, 90});
 
   GpuFacts facts() const override { return facts_; }
   std::string name() const override { return "emulated"; }

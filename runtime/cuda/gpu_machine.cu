@@ -145,7 +145,8 @@ class GpuMachine final : public Machine {
     PLIMSOLL_CUDA_CHECK(cudaGetDeviceProperties(&gpu_, gpu));
   }
   GpuFacts facts() const override {
-    return {gpu_.multiProcessorCount, static_cast<std::int64_t>(gpu_.sharedMemPerBlockOptin)};
+    return {gpu_.multiProcessorCount, static_cast<std::int64_t>(gpu_.sharedMemPerBlockOptin),
+            gpu_.major * 10 + gpu_.minor};
   }
   std::string name() const override { return gpu_.name; }
   std::string driver() const override { return driver_version(); }
@@ -210,6 +211,41 @@ class GpuMachine final : public Machine {
 };
 
 }  // namespace
+
+int gpu_count() {
+  int count = 0;
+  PLIMSOLL_CUDA_CHECK(cudaGetDeviceCount(&count));
+  return count;
+}
+
+double peer_bandwidth(int from, int to) {
+  constexpr std::size_t kBytes = std::size_t{1} << 30;
+  constexpr int kTurns = 10;
+  void *source = nullptr, *target = nullptr;
+  PLIMSOLL_CUDA_CHECK(cudaSetDevice(to));
+  PLIMSOLL_CUDA_CHECK(cudaMalloc(&target, kBytes));
+  PLIMSOLL_CUDA_CHECK(cudaSetDevice(from));
+  PLIMSOLL_CUDA_CHECK(cudaMalloc(&source, kBytes));
+  int direct = 0;
+  PLIMSOLL_CUDA_CHECK(cudaDeviceCanAccessPeer(&direct, from, to));
+  if (direct) cudaDeviceEnablePeerAccess(to, 0);
+  cudaGetLastError();  // it may have been enabled before
+  const Stream stream;
+  const Event begin, end;
+  const auto copy = [&] {
+    PLIMSOLL_CUDA_CHECK(cudaMemcpyPeerAsync(target, to, source, from, kBytes, stream));
+  };
+  copy();
+  PLIMSOLL_CUDA_CHECK(cudaEventRecord(begin, stream));
+  for (int i = 0; i < kTurns; ++i) copy();
+  PLIMSOLL_CUDA_CHECK(cudaEventRecord(end, stream));
+  PLIMSOLL_CUDA_CHECK(cudaEventSynchronize(end));
+  float milliseconds = 0;
+  PLIMSOLL_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
+  cudaFree(source);
+  cudaFree(target);
+  return kTurns * static_cast<double>(kBytes) / (milliseconds / 1000.0);
+}
 
 std::unique_ptr<Machine> open_gpu(int number) {
   PLIMSOLL_CUDA_CHECK(cudaSetDevice(number));

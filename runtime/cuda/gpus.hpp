@@ -18,4 +18,8 @@ std::string why_no_gpu();
 /// The GPU of that number, made this thread's; asked for where why_no_gpu() is "". Throws GpuError.
 std::unique_ptr<Machine> open_gpu(int number);
 
+int gpu_count();
+/// Bytes a second of a copy from one GPU's memory to another's. Throws GpuError.
+double peer_bandwidth(int from, int to);
+
 }  // namespace plimsoll::runtime::cuda

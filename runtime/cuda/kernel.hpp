@@ -41,6 +41,7 @@ std::int64_t shared_bytes(const K& k) {
 struct GpuFacts {
   int multiprocessors = 1;
   std::int64_t shared_bytes = 48 * 1024;  ///< most that a block can have
+  int sm = 0;                             ///< compute capability: 90
 };
 
 struct LaunchShape {

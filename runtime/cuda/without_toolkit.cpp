@@ -18,6 +18,10 @@ std::string why_no_gpu() {
 
 std::unique_ptr<Machine> open_gpu(int) { throw GpuError(why_no_gpu()); }
 
+int gpu_count() { return 0; }
+
+double peer_bandwidth(int, int) { throw GpuError(why_no_gpu()); }
+
 }  // namespace plimsoll::runtime::cuda
 
 #endif

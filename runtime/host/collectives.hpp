@@ -11,7 +11,10 @@
 #include <tuple>
 #include <vector>
 
-/// Collectives in memory between ranks that are threads. Every rank of a group calls the same
+#include "runtime/wire.hpp"
+
+/// Collectives in memory between ranks that are threads, or over a wire between ranks that are
+/// processes. Every rank of a group calls the same
 /// collectives in the same order. Sums are made in the order of ranks, so a run is the same each
 /// time. When a rank fails, all that wait are woken and throw Stopped.
 namespace plimsoll::runtime::host {
@@ -25,6 +28,9 @@ class Stopped : public std::exception {
 /// What all ranks of a run share: how they wait for each other, and letters on their way.
 class Post {
  public:
+  /// \a wire: to ranks that are processes, one each; nullptr: all are threads of this one.
+  explicit Post(Wire* wire = nullptr) : wire_(wire) {}
+  Wire* wire() const { return wire_; }
   /// Ends the run: whoever waits, now or later, throws Stopped.
   void stop();
   bool stopped() const;
@@ -38,6 +44,7 @@ class Post {
 
  private:
   friend class Meeting;
+  Wire* wire_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;
@@ -49,6 +56,12 @@ class Meeting {
  public:
   Meeting(Post& post, int size)
       : post_(post), size_(size), shown_(static_cast<std::size_t>(size)) {}
+  /// Of ranks by their number among all; \a name tells it from other meetings.
+  Meeting(Post& post, const std::vector<std::int64_t>& ranks, std::int64_t name)
+      : Meeting(post, static_cast<int>(ranks.size())) {
+    ranks_ = ranks;
+    name_ = name;
+  }
 
   int size() const { return size_; }
   /// Waits until all ranks are here.
@@ -58,28 +71,41 @@ class Meeting {
   /// all ranks are done with reading, even in a run that was stopped.
   class Table {
    public:
-    /// Waits until all have shown theirs.
-    Table(Meeting&, int rank, const void* mine);
+    /// Waits until all have shown theirs: \a bytes of it; nullptr: nothing.
+    Table(Meeting&, int rank, const void* mine, std::int64_t bytes);
     ~Table();
     Table(const Table&) = delete;
     Table& operator=(const Table&) = delete;
     template <class T>
     const T* of(int rank) const {
-      return static_cast<const T*>(meeting_.shown_[static_cast<std::size_t>(rank)]);
+      if (!over_wire())
+        return static_cast<const T*>(meeting_.shown_[static_cast<std::size_t>(rank)]);
+      if (rank == rank_) return static_cast<const T*>(mine_);
+      const std::vector<std::byte>& letter = letters_[static_cast<std::size_t>(rank)];
+      return letter.empty() ? nullptr : reinterpret_cast<const T*>(letter.data());  // NOLINT
     }
 
    private:
+    bool over_wire() const { return meeting_.post_.wire_ != nullptr; }
     Meeting& meeting_;
+    int rank_;
+    const void* mine_;
+    std::vector<std::vector<std::byte>> letters_;  ///< over a wire: what came, by rank
   };
 
  private:
+  friend struct Group;
   void wait_for_all(std::unique_lock<std::mutex>&, int readers);
+  void send(int rank, const void* data, std::int64_t bytes);
+  std::vector<std::byte> receive(int rank);
 
   Post& post_;
   int size_;
   int arrived_ = 0, readers_ = 0;
   std::uint64_t round_ = 0;
   std::vector<const void*> shown_;
+  std::vector<std::int64_t> ranks_;  ///< over a wire
+  std::int64_t name_ = 0;
 };
 
 /// A rank's place in a group; without a meeting it is alone.

@@ -10,6 +10,7 @@
 #include "planner/peak.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/host/host_device.hpp"
+#include "runtime/host/host_results.hpp"
 
 namespace plimsoll::runtime::host {
 
@@ -107,28 +108,40 @@ void run_rank(HostWorld& world, std::int64_t rank, Outcome& outcome) {
   result.left = device.live_tensors();
 }
 
+/// Losses of a step are parts that ranks have.
+void sum_losses(const HostWorld& world, Outcome& outcome) {
+  for (std::size_t step = 0; step < static_cast<std::size_t>(world.options.steps); ++step) {
+    double sum = 0;
+    for (const std::vector<double>& rank : outcome.losses) sum += rank[step];
+    outcome.run.losses.push_back(sum * world.facts.loss_scale);
+  }
+}
+
 }  // namespace
 
-HostRun run_on_host(const Problem& p, const Layout& l, const HostOptions& options) {
+HostRun run_on_host(const Problem& p, const Layout& l, const HostOptions& options, Wire* wire) {
   if (const std::string why = why_not_on_host(p, l); !why.empty()) throw InternalError(why);
-  HostWorld world(p, l, options);
+  HostWorld world(p, l, options, wire);
   Outcome outcome;
   outcome.run.ranks.resize(static_cast<std::size_t>(world.ranks()));
   outcome.losses.resize(outcome.run.ranks.size());
-  std::vector<std::thread> threads;
-  for (std::int64_t rank = 0; rank < world.ranks(); ++rank)
-    threads.emplace_back([&world, &outcome, rank] { run_rank(world, rank, outcome); });
-  for (std::thread& t : threads) t.join();
-  if (outcome.error) std::rethrow_exception(outcome.error);
-  HostRun run = std::move(outcome.run);
-  if (run.failure) return run;
-  PLIMSOLL_ASSERT(world.post.unread() == 0);
-  for (int step = 0; step < options.steps; ++step) {
-    double sum = 0;
-    for (const std::vector<double>& rank : outcome.losses)
-      sum += rank[static_cast<std::size_t>(step)];
-    run.losses.push_back(sum * world.facts.loss_scale);
+  if (wire) {
+    PLIMSOLL_ASSERT(wire->size() == world.ranks());
+    run_rank(world, wire->rank(), outcome);
+    if (outcome.error) std::rethrow_exception(outcome.error);
+    bring_together(*wire, world, outcome.losses, outcome.run);
+    if (wire->rank() != 0) return std::move(outcome.run);
+  } else {
+    std::vector<std::thread> threads;
+    for (std::int64_t rank = 0; rank < world.ranks(); ++rank)
+      threads.emplace_back([&world, &outcome, rank] { run_rank(world, rank, outcome); });
+    for (std::thread& t : threads) t.join();
+    if (outcome.error) std::rethrow_exception(outcome.error);
   }
+  if (outcome.run.failure) return std::move(outcome.run);
+  PLIMSOLL_ASSERT(world.post.unread() == 0);
+  sum_losses(world, outcome);
+  HostRun run = std::move(outcome.run);
   run.gradients = std::move(world.gradients);
   run.parameters = std::move(world.parameters);
   return run;

@@ -44,6 +44,7 @@ Int128 bytes_on_host(const Problem&, const Layout&);
 
 /// Throws InternalError where why_not_on_host() has a reason, or a rank fails for another one than
 /// memory.
-HostRun run_on_host(const Problem&, const Layout&, const HostOptions&);
+/// \a wire: this process is one rank, and what comes back is whole on rank 0 alone.
+HostRun run_on_host(const Problem&, const Layout&, const HostOptions&, Wire* wire = nullptr);
 
 }  // namespace plimsoll::runtime::host

@@ -319,7 +319,8 @@ void HostStates::gather_weights(std::uint32_t segment) {
       take(own.data(), 0);
       continue;
     }
-    const Meeting::Table table(*f.shard.meeting, f.shard.rank, own.data());
+    const Meeting::Table table(*f.shard.meeting, f.shard.rank, own.data(),
+                               static_cast<std::int64_t>(own.size()) * 4);
     for (int r = 0; r < f.shard.size(); ++r) take(table.of<float>(r), r);
   }
 }

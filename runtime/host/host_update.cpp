@@ -25,7 +25,7 @@ void HostStates::sum_replicas(Family& f, Entry& e) {
   if (!shape.partial_gradient || shape.replicas == 1 || group.size() == 1) return;
   std::vector<float> sum(static_cast<std::size_t>(e.count));
   {
-    const Meeting::Table table(*group.meeting, group.rank, g);
+    const Meeting::Table table(*group.meeting, group.rank, g, e.count * 4);
     const auto n = static_cast<int>(shape.replicas);
     for (int r = group.rank / n * n; r < group.rank / n * n + n; ++r)
       for (std::int64_t i = 0; i < e.count; ++i)
@@ -72,7 +72,7 @@ void HostStates::sum_ties() {
     const std::int64_t count = here ? find(w)->count : 0;
     std::vector<float> sum(static_cast<std::size_t>(count));
     {
-      const Meeting::Table table(*stages.meeting, stages.rank, g);
+      const Meeting::Table table(*stages.meeting, stages.rank, g, count * 4);
       for (int r = 0; here && r < stages.size(); ++r)
         for (std::int64_t i = 0; table.of<float>(r) && i < count; ++i)
           sum[static_cast<std::size_t>(i)] += table.of<float>(r)[i];
@@ -179,7 +179,7 @@ void HostStates::gather_updated() {
   for (Family& f : families_) {
     if (f.trained == 0 || f.shard.size() == 1) continue;
     float* all = weights_of(f);
-    const Meeting::Table table(*f.shard.meeting, f.shard.rank, all);
+    const Meeting::Table table(*f.shard.meeting, f.shard.rank, all, f.count * 4);
     for (int r = 0; r < f.shard.size(); ++r) {
       if (r == f.shard.rank) continue;
       const Range range = part(f, f.trained, r, 1);

@@ -22,10 +22,14 @@ std::int64_t half_of_memory() {
 
 std::variant<Verification, std::string> verify_host(const Problem& p, const Bill& bill,
                                                     const std::vector<std::int64_t>& ranks,
-                                                    std::optional<std::int64_t> limit, int steps) {
+                                                    std::optional<std::int64_t> limit, int steps,
+                                                    Wire* wire) {
   const Layout& l = bill.layout;
   if (std::string why = why_not_on_host(p, l); !why.empty()) return why;
-  if (rank_count(l) > kMostRanks)
+  if (wire && wire->size() != rank_count(l))
+    return fmt::format("mpirun started {} processes; this layout has {} ranks", wire->size(),
+                       rank_count(l));
+  if (!wire && rank_count(l) > kMostRanks)
     return fmt::format("the host runs every rank as a thread, at most {}; this layout has {}",
                        kMostRanks, rank_count(l));
   const std::int64_t most = limit.value_or(half_of_memory());
@@ -39,7 +43,8 @@ std::variant<Verification, std::string> verify_host(const Problem& p, const Bill
   options.same_text = true;
   options.allocator = allocator_options(p);
   options.total_capacity = most;
-  const HostRun run = run_on_host(p, l, options);
+  const HostRun run = run_on_host(p, l, options, wire);
+  if (wire && wire->rank() != 0) return Verification{};
   Verification result;
   if (run.failure) {
     const HostFailure& f = *run.failure;

@@ -17,10 +17,11 @@ namespace plimsoll::runtime::host {
 /// What \a steps steps showed (of one text, so that the loss falls) or, in words, why they are not
 /// run at all: arithmetic that the host does not do, or tensors that
 /// would take more than \a limit bytes (nullopt: half of this machine's memory) together. Within
-/// the limit an allocation may still fail, for what segments hold beyond tensors.
+/// the limit an allocation may still fail, for what segments hold beyond tensors. \a wire: to the
+/// other ranks where each is a process; rank 0 alone knows what was seen.
 std::variant<Verification, std::string> verify_host(const Problem&, const Bill&,
                                                     const std::vector<std::int64_t>& ranks,
                                                     std::optional<std::int64_t> limit,
-                                                    int steps = 2);
+                                                    int steps = 2, Wire* wire = nullptr);
 
 }  // namespace plimsoll::runtime::host

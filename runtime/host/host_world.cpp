@@ -19,8 +19,8 @@ double loss_tokens(const Problem& p, const Layout& l) {
   return 1;
 }
 
-HostWorld::HostWorld(const Problem& p, const Layout& l, const HostOptions& o)
-    : problem(p), layout(l), options(o) {
+HostWorld::HostWorld(const Problem& p, const Layout& l, const HostOptions& o, Wire* wire)
+    : problem(p), layout(l), options(o), post(wire) {
   budget.capacity = o.total_capacity;
   facts.dropout = p.job->dropout.to_double();
   facts.attention_dropout = p.job->attention_dropout.to_double();
@@ -54,7 +54,8 @@ HostWorld::HostWorld(const Problem& p, const Layout& l, const HostOptions& o)
 
 Group HostWorld::meet(int kind, const std::vector<std::int64_t>& ranks, std::int64_t rank) {
   std::unique_ptr<Meeting>& meeting = meetings_[{kind, ranks.front()}];
-  if (!meeting) meeting = std::make_unique<Meeting>(post, static_cast<int>(ranks.size()));
+  if (!meeting)
+    meeting = std::make_unique<Meeting>(post, ranks, std::int64_t{kind} << 32 | ranks.front());
   const auto mine = std::find(ranks.begin(), ranks.end(), rank);
   PLIMSOLL_ASSERT(mine != ranks.end() && meeting->size() == static_cast<int>(ranks.size()));
   return {meeting.get(), static_cast<int>(mine - ranks.begin())};

@@ -41,7 +41,8 @@ class HostWorld {
  public:
   /// \a problem and \a layout outlive it. Throws InternalError where the job asks for arithmetic
   /// that the host does not do.
-  HostWorld(const Problem& problem, const Layout& layout, const HostOptions&);
+  /// \a wire: to the other ranks where they are processes.
+  HostWorld(const Problem& problem, const Layout& layout, const HostOptions&, Wire* wire = nullptr);
 
   const Problem& problem;
   const Layout& layout;

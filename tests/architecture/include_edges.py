@@ -17,6 +17,7 @@ OWNERS = {
     r"boost/": r"lang/(grammar\w*|parse)\.(cpp|hpp)",
     r"z3(\+\+)?\.h": r"planner/smt\.cpp",
     r"(cuda|cublas|nccl|nvml|cudnn|thrust/|cub/)": r"runtime/cuda/.*",
+    r"mpi\.h": r"runtime/mpi/mpi_wire\.cpp",
     r"Eigen/": r"runtime/host/matrix\.cpp",
     r"nlohmann/": r"bench/.*|(planner|runtime)/\w*report\w*\.cpp|planner/report_json\.hpp|planner/import\w*\.cpp|planner/export\w*\.cpp|cli/(check|calibrate)\.cpp|cli/(lsp|page)/\w+\.(cpp|hpp)|tests/.*",
     r"CLI/": r"cli/arguments\.cpp",

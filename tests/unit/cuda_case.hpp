@@ -52,7 +52,7 @@ class ThreadCircle final : public cuda::Circle {
       const cuda::Counts* counts;
     } mine{send, &sent};
     if (size() == 1) return copy(send, received, sent[0]);
-    const Meeting::Table table(*group_.meeting, rank(), &mine);
+    const Meeting::Table table(*group_.meeting, rank(), &mine, sizeof mine);
     for (int r = 0; r < size(); ++r) {
       const Parcel& parcel = *table.of<Parcel>(r);
       std::int64_t offset = 0;
@@ -78,7 +78,7 @@ class ThreadCircle final : public cuda::Circle {
   template <class F>
   void gather(cuda::Array mine, std::int64_t, F f) {
     if (size() == 1) return f(0, mine);
-    const Meeting::Table table(*group_.meeting, rank(), &mine);
+    const Meeting::Table table(*group_.meeting, rank(), &mine, sizeof mine);
     for (int r = 0; r < size(); ++r) f(r, *table.of<cuda::Array>(r));
   }
   static void copy(cuda::Array from, cuda::Array to, std::int64_t count) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
 
-// verify --device cuda over a GPU played on the CPU: one rank alone, the numbers that are set beside
-// each other, and want of memory.
+// verify --device cuda over a GPU played on the CPU: one rank alone, the numbers that are set
+// beside each other, and want of memory.
 
 #include "runtime/cuda/cuda_verify.hpp"
+
 #include "planner/report_bill.hpp"
 #include "runtime/report_verify.hpp"
 #include "tests/unit/cuda_case.hpp"
@@ -35,8 +36,8 @@ TEST_CASE("cuda verify: a rank alone holds what its bill says, whatever its layo
         CHECK(v.gpu->seconds.size() == 2);
         CHECK_FALSE(v.gpu->kinds.empty());
         for (const double loss : v.losses) CHECK(std::isfinite(loss));
-        const std::string text = report::verify_text(report::heading(*p.problem, p.layout), p.bill,
-                                                     *p.problem, v, {});
+        const std::string text =
+            report::verify_text(report::heading(*p.problem, p.layout), p.bill, *p.problem, v, {});
         CHECK(text.find("On one emulated, driver none") != std::string::npos);
       }
     }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "runtime/host/host_results.hpp"
+
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "lang/diagnostics.hpp"
+
+namespace plimsoll::runtime::host {
+
+namespace {
+
+/// Values one after the other; what is written is read in the same order by the same program.
+class Parcel {
+ public:
+  Parcel() = default;
+  explicit Parcel(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+  template <class T>
+  void put(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const auto* at = reinterpret_cast<const std::byte*>(&value);  // NOLINT
+    bytes_.insert(bytes_.end(), at, at + sizeof value);
+  }
+  template <class T>
+  void put_all(const T& values) {
+    put(values.size());
+    for (const auto& value : values) put(value);
+  }
+  template <class T>
+  void take(T& value) {
+    PLIMSOLL_ASSERT(next_ + sizeof value <= bytes_.size());
+    std::memcpy(&value, bytes_.data() + next_, sizeof value);
+    next_ += sizeof value;
+  }
+  template <class T>
+  void take_all(T& values) {
+    std::size_t size = 0;
+    take(size);
+    values.resize(size);
+    for (auto& value : values) take(value);
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::size_t next_ = 0;
+};
+
+void put_result(Parcel& p, const HostRankResult& r) {
+  p.put(r.peak.bytes);
+  p.put(r.peak.at);
+  p.put(r.peak.categories);
+  p.put_all(r.peak.rows);
+  p.put(r.allocator);
+  p.put(r.left);
+}
+void take_result(Parcel& p, HostRankResult& r) {
+  p.take(r.peak.bytes);
+  p.take(r.peak.at);
+  p.take(r.peak.categories);
+  p.take_all(r.peak.rows);
+  p.take(r.allocator);
+  p.take(r.left);
+}
+
+void put_failure(Parcel& p, const std::optional<HostFailure>& f) {
+  p.put(f.has_value());
+  if (!f) return;
+  p.put(f->rank);
+  p.put_all(f->tensor);
+  p.put(f->bytes);
+  p.put(f->at);
+  p.put(f->live);
+  p.put(f->reserved);
+  p.put(f->categories);
+}
+void take_failure(Parcel& p, std::optional<HostFailure>& to) {
+  bool is = false;
+  p.take(is);
+  if (!is) return;
+  HostFailure f;
+  p.take(f.rank);
+  p.take_all(f.tensor);
+  p.take(f.bytes);
+  p.take(f.at);
+  p.take(f.live);
+  p.take(f.reserved);
+  p.take(f.categories);
+  if (!to) to = std::move(f);
+}
+
+/// Each rank has the elements of its own part; the others are 0 there.
+void put_tensors(Parcel& p, const std::vector<WholeTensors>& all) {
+  for (const WholeTensors& step : all)
+    for (const std::vector<float>& tensor : step) p.put_all(tensor);
+}
+void take_tensors(Parcel& p, std::vector<WholeTensors>& all) {
+  std::vector<float> theirs;
+  for (WholeTensors& step : all)
+    for (std::vector<float>& tensor : step) {
+      p.take_all(theirs);
+      PLIMSOLL_ASSERT(theirs.size() == tensor.size());
+      for (std::size_t i = 0; i < tensor.size(); ++i)
+        if (theirs[i] != 0) tensor[i] = theirs[i];
+    }
+}
+
+}  // namespace
+
+void bring_together(Wire& wire, HostWorld& world, std::vector<std::vector<double>>& losses,
+                    HostRun& run) {
+  const auto self = static_cast<std::size_t>(wire.rank());
+  if (self != 0) {
+    Parcel p;
+    p.put_all(losses[self]);
+    put_result(p, run.ranks[self]);
+    put_failure(p, run.failure);
+    put_tensors(p, world.gradients);
+    put_tensors(p, world.parameters);
+    wire.send(0, Channel::results, 0, p.bytes().data(), p.bytes().size());
+    return;
+  }
+  for (int rank = 1; rank < wire.size(); ++rank) {
+    std::vector<std::byte> bytes;
+    wire.receive(rank, Channel::results, 0, bytes);
+    Parcel p(std::move(bytes));
+    p.take_all(losses[static_cast<std::size_t>(rank)]);
+    take_result(p, run.ranks[static_cast<std::size_t>(rank)]);
+    take_failure(p, run.failure);
+    take_tensors(p, world.gradients);
+    take_tensors(p, world.parameters);
+  }
+}
+
+}  // namespace plimsoll::runtime::host

@@ -1,0 +1,20 @@
+# Ranks as processes: where MPI is found, a library beside the program that it loads when mpirun started
+# it (runtime/wire.hpp). Without MPI everything else is built, and ranks are threads.
+set(PLIMSOLL_MPI AUTO CACHE STRING "Ranks as processes by MPI: AUTO (where it is found), ON or OFF")
+set_property(CACHE PLIMSOLL_MPI PROPERTY STRINGS AUTO ON OFF)
+set(PLIMSOLL_MPI_BUILT "none")
+if(NOT PLIMSOLL_MPI STREQUAL "OFF")
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(MPI_CXX_FOUND)
+    set(PLIMSOLL_MPI_BUILT "${MPI_CXX_VERSION}")
+    add_library(plimsoll_mpi MODULE runtime/mpi/mpi_wire.cpp)
+    # The C interface alone.
+    target_compile_definitions(plimsoll_mpi PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+    target_include_directories(plimsoll_mpi PRIVATE ${CMAKE_SOURCE_DIR})
+    target_link_libraries(plimsoll_mpi PRIVATE MPI::MPI_CXX plimsoll_warnings)
+    install(TARGETS plimsoll_mpi LIBRARY DESTINATION lib/plimsoll)
+  elseif(PLIMSOLL_MPI STREQUAL "ON")
+    message(FATAL_ERROR "PLIMSOLL_MPI=ON, but no MPI was found (Debian: libopenmpi-dev)")
+  endif()
+endif()
+message(STATUS "MPI: ${PLIMSOLL_MPI_BUILT}")

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+/// Messages between ranks that are processes. Started by mpirun they go by MPI, which is in a
+/// library of its own beside the program (libplimsoll_mpi.so): a program that runs alone never
+/// loads it.
+namespace plimsoll::runtime {
+
+/// Who is told apart from whom: letters between stages, meetings of groups, results.
+enum class Channel : std::int32_t { letters, meetings, results, stop };
+
+class Wire {
+ public:
+  virtual ~Wire() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Never waits for the reader.
+  virtual void send(int to, Channel, std::int64_t tag, const void* data, std::size_t bytes) = 0;
+  /// The oldest message of that kind; waits for it. Returns false where another rank stopped the
+  /// run instead.
+  virtual bool receive(int from, Channel, std::int64_t tag, std::vector<std::byte>& message) = 0;
+  /// Tells all that the run is over: whoever waits for anything but results is woken.
+  virtual void stop() = 0;
+  virtual bool stopped() const = 0;
+};
+
+/// How many processes this program was started as, by what mpirun leaves in the environment: 1
+/// where it was started alone.
+int processes_started();
+
+/// Joins them; or why that cannot be.
+std::variant<std::unique_ptr<Wire>, std::string> open_wire();
+
+}  // namespace plimsoll::runtime
