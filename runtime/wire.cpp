@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
+
+#include "runtime/tcp_wire.hpp"
 
 namespace plimsoll::runtime {
 
@@ -19,16 +22,56 @@ std::string own_folder() {
   return program.substr(0, program.rfind('/') + 1);
 }
 
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+int number(const char* name, int otherwise) {
+  const std::string value = variable(name);
+  return value.empty() ? otherwise : std::atoi(value.c_str());
+}
+
+/// By torchrun's names, or srun's where somebody says where rank 0 is.
+std::optional<TcpPlace> tcp_place() {
+  TcpPlace p;
+  p.host = variable("MASTER_ADDR");
+  p.port = number("MASTER_PORT", 29400);
+  if (!variable("WORLD_SIZE").empty() && !variable("RANK").empty()) {
+    p.size = number("WORLD_SIZE", 1);
+    p.rank = number("RANK", 0);
+  } else if (!variable("SLURM_NTASKS").empty() && !variable("SLURM_PROCID").empty()) {
+    p.size = number("SLURM_NTASKS", 1);
+    p.rank = number("SLURM_PROCID", 0);
+    if (p.host.empty()) p.host = variable("SLURM_LAUNCH_NODE_IPADDR");
+  }
+  if (p.size < 2) return std::nullopt;
+  if (p.host.empty()) p.host = "localhost";
+  return p;
+}
+
+bool by_mpi() { return number("OMPI_COMM_WORLD_SIZE", number("PMI_SIZE", 1)) > 1; }
+
 }  // namespace
 
 int processes_started() {
   // Open MPI's mpirun; MPICH's and its relatives'.
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-    if (const char* size = std::getenv(name)) return std::atoi(size);
-  return 1;
+  if (by_mpi()) return number("OMPI_COMM_WORLD_SIZE", number("PMI_SIZE", 1));
+  const auto place = tcp_place();
+  return place ? place->size : 1;
+}
+
+int local_rank() {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK", "SLURM_LOCALID"})
+    if (!variable(name).empty()) return number(name, 0);
+  return 0;
 }
 
 std::variant<std::unique_ptr<Wire>, std::string> open_wire() {
+  if (!by_mpi()) {
+    const auto place = tcp_place();
+    return open_tcp(place.value_or(TcpPlace{}));
+  }
   const std::string name = "libplimsoll_mpi.so", folder = own_folder();
   void* module = nullptr;
   for (const std::string& where : {folder, folder + "../", folder + "../lib/plimsoll/"})

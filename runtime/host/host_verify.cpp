@@ -27,7 +27,7 @@ std::variant<Verification, std::string> verify_host(const Problem& p, const Bill
   const Layout& l = bill.layout;
   if (std::string why = why_not_on_host(p, l); !why.empty()) return why;
   if (wire && wire->size() != rank_count(l))
-    return fmt::format("mpirun started {} processes; this layout has {} ranks", wire->size(),
+    return fmt::format("it was started as {} processes; this layout has {} ranks", wire->size(),
                        rank_count(l));
   if (!wire && rank_count(l) > kMostRanks)
     return fmt::format("the host runs every rank as a thread, at most {}; this layout has {}",

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "runtime/allocator.hpp"
 #include "runtime/cuda/driver_backing.hpp"
 #include "runtime/cuda/emulated_machine.hpp"
 #include "runtime/host/half.hpp"
