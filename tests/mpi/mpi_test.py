@@ -31,7 +31,7 @@ def skip(why):
 
 def mpirun(count, *command):
     # Open MPI asks for words before it starts as root or beside others on few cores.
-    env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", NO_COLOR="1")
     return subprocess.run(["mpirun", "--oversubscribe", "-np", str(count), *command], env=env,
                           capture_output=True, text=True, timeout=300)
 

@@ -44,7 +44,8 @@ TEST_CASE("cuda verify: a rank alone holds what its bill says, whatever its layo
 }
 
 TEST_CASE("cuda verify: want of memory is told before, or with what was live then", "[cuda]") {
-  const Priced p = price(plan_text(kLlama, 1, "mbs = 8"));
+  const Case larger{kLlama.model, "", 64, 64};
+  const Priced p = price(plan_text(larger, 1, "mbs = 64"));
   {
     cuda::EmulatedMachine small(std::int64_t{256} << 20);
     const auto ran = cuda::verify_on(small, *p.problem, p.bill, 0, std::nullopt, 2);
@@ -52,11 +53,12 @@ TEST_CASE("cuda verify: want of memory is told before, or with what was live the
     CHECK(std::get<std::string>(ran).find("are free on the emulated") != std::string::npos);
   }
   cuda::EmulatedMachine machine(std::int64_t{2} << 30);
-  const auto ran = cuda::verify_on(machine, *p.problem, p.bill, 0, std::int64_t{2} << 20, 2);
+  const auto ran = cuda::verify_on(machine, *p.problem, p.bill, 0, std::int64_t{6} << 20, 2);
   REQUIRE(std::holds_alternative<Verification>(ran));
   const auto& v = std::get<Verification>(ran);
   CHECK_FALSE(v.agrees);
   REQUIRE(v.failure);
   CHECK(v.failure->bytes > 0);
-  CHECK(v.failure->reserved <= std::int64_t{2} << 20);
+  CHECK(v.failure->reserved <= std::int64_t{6} << 20);
+  CHECK(v.failure->at.step == 1);
 }
