@@ -66,7 +66,8 @@ TEST_CASE("calibrate: the planner uses the declarations", "[cuda]") {
     CHECK(measured.bandwidth == Rational(4300000000000));
     const bool known = std::string(gpu) == "NVIDIA H200";
     const double peak = known ? 989e12 : 8e14;
-    CHECK(measured.numbers.at("gemm_efficiency").value.to_double() == Approx(8e14 / peak).epsilon(0.01));
+    CHECK(measured.numbers.at("gemm_efficiency").value.to_double() ==
+          Approx(8e14 / peak).epsilon(0.01));
     CHECK(p.bill.hbm_bytes == Int128{150000000000});
   }
 }

@@ -139,8 +139,8 @@ std::string ladder_file(const std::string& name) {
 
 TEST_CASE("cuda ladder: the runs of tests/gpu/run.sh, at full size on a machine that is idle",
           "[cuda]") {
-  // Scratch is logits that a framework's loss frees before it reads them (8Ki x 128,256 in bf16), and
-  // what lies between the products of attention that stores its scores.
+  // Scratch is logits that a framework's loss frees before it reads them (8Ki x 128,256 in bf16),
+  // and what lies between the products of attention that stores its scores.
   for (const auto& [file, layout, most_scratch] :
        {std::tuple{"1_llama_1b.plan", "whole", 1.0}, std::tuple{"2_llama3_8b.plan", "full", 2.2},
         std::tuple{"2_llama3_8b.plan", "selective", 2.2},
