@@ -87,6 +87,8 @@ def import_flags(program, flags, gpu, gpus, environment="", fields=()):
 
 def golden(row, program):
     """Megatron-LM's own test recipes: the last rank's figures."""
+    if not row["gpus"]:
+        raise Skip("on how many GPUs is not recorded")
     fields, assumed = [], []
     if row["gpu"].startswith("A100"):
         # The A100 figures come from an older image than the others (MEGATRON.md 0).
@@ -101,8 +103,8 @@ def golden(row, program):
     if peak is None:
         raise Skip("no figure")
     steady = value(row, "steady_allocated_bytes")
-    iterations = re.findall(r"\bit\d+=|last=", row["notes"])
-    only = bool(iterations) and len(set(iterations)) == 1 or "one iteration" in row["notes"]
+    # A run that ends with its peak made one step: what was alive before is without the optimizer's moments.
+    only = bool(steady) and abs(steady / GIB / peak - 1) < 1e-5
     return Case(row["id"], set_name(row), re.sub(r"-dgx_\w+$", "", row["id"]), "megatron", plan, [Figure("last", "allocated", peak)],
                 steady / GIB if steady else None, row["outcome"], assumed, only)
 
@@ -145,8 +147,8 @@ def llama_like(row):
     moe = row["moe"]
     if moe:
         find = lambda pattern: (lambda m: m and int(m[1]))(re.search(pattern, moe))
-        experts, width = find(r"\bE(\d+)"), find(r"moe_ffn(\d+)")
-        flags += [f"--num-experts {experts}", f"--moe-router-topk {find(r'top(\d+)')}", f"--moe-ffn-hidden-size {width}",
+        experts, width, top_k = find(r"\bE(\d+)"), find(r"moe_ffn(\d+)"), find(r"top(\d+)")
+        flags += [f"--num-experts {experts}", f"--moe-router-topk {top_k}", f"--moe-ffn-hidden-size {width}",
                   "--moe-grouped-gemm", "--moe-token-dispatcher-type alltoall", "--expert-tensor-parallel-size 1"]
         shared = find(r"shared_ffn(\d+)") or (find(r"shared(\d+)\b") or 0) * width
         if shared:
@@ -183,6 +185,10 @@ def bridge(row, program):
     flags = llama_like(row)
     if "fp8" in row["precision"]:
         flags += ["--fp8-format hybrid", "--fp8-recipe tensorwise"]
+    if "MLA" in row["moe"]:
+        # Megatron-Bridge's recipes of DeepSeek and Moonlight: bf16 gradients and moments, masters as remainders.
+        flags += ["--use-precision-aware-optimizer", "--main-grads-dtype bf16", "--exp-avg-dtype bf16", "--exp-avg-sq-dtype bf16"]
+        assumed.append("the recipe's precision-aware optimizer")
     if m := re.search(r"modules=([\w,]+)", row["recompute"]):
         flags.append("--recompute-granularity selective --recompute-modules " + m[1].replace(",", " "))
     plan = import_flags(program, " ".join(flags), row["gpu"], row["gpus"])
@@ -263,11 +269,13 @@ def torchtitan(row, _):
     compiled = ("compile=yes" in words or "compile" in words) and "compile=no" not in words
     if "eager" in row["precision"] or ("pr165" in row["id"] and "compile" not in row["id"]):
         compiled = False
-    old = re.search(r"t[1-5]-", row["id"]) or "pr165" in row["id"]
+    old = row["id"].startswith("titan-") and "async-" not in row["id"]  # tables and pull requests of 2024
     if not compiled:
         job.append("compile = false")
     # Whether the loss is compiled: torchtitan's since 2025; before, a plain cross entropy of fp32 logits.
     loss = "eager" if old or not compiled or re.search(r"2\.7\.0a|h100 table", words) else "compiled"
+    if "pr165" in row["id"]:
+        loss = "upcast"  # before mid-2024 the model gave fp32 logits, which the caller held
     if pick("tp") > 1:
         loss = "loss_parallel"
     job.append(f"loss = {loss}")
@@ -277,9 +285,8 @@ def torchtitan(row, _):
     dp = value(row, "gpus") // (layout["tp"] * layout["pp"] * layout["cp"])
     batch = value(row, "gbs") or mbs * dp
     if layout["pp"] > 1:
-        mbs = 1
-        layout["mbs"] = 1
-        assumed.append("pipelined one sequence at a time")
+        layout["mbs"] = max(mbs // layout["pp"], 1)
+        assumed.append("as many micro-batches as stages (torchtitan's default)")
     recompute = row["recompute"].lower()
     if recompute.startswith("full"):
         layout["recompute"] = "full"
@@ -297,6 +304,26 @@ def torchtitan(row, _):
                 None, row["outcome"], assumed)
 
 
+def torchtune(row, _):
+    """torchtune's ladder of techniques on one GPU; each row adds one to those before it."""
+    ladder = ["baseline", "+packed", "+compile", "+chunked", "+ac full", "+optim in bwd", "+act offload", "+8bit", "lora", "qlora"]
+    words = re.search(r"this row adds (.+?);", row["notes"])
+    step = next((i for i, word in reversed(list(enumerate(ladder))) if words and words[1].lower().startswith(word)), None)
+    if step is None or step == 0:
+        raise Skip("sequences of a length that is not told")
+    if step >= 6:
+        raise Skip("activations offloaded, which no framework here does")
+    job = ["m_dtype = bf16", "v_dtype = bf16"]
+    job += ["compile = true"] if step >= 2 else []
+    job += ["loss = chunked"] if step >= 3 else []
+    job += ["optimizer_in_backward = true"] if step >= 5 else []
+    plan = (cluster(row, 1) + shape(row) +
+            f"train t {{ model = m  cluster = c  seq = {row['seq']}  batch = {row['gbs']}  framework = torchtune\n  {'  '.join(job)} }}\n"
+            f"layout run {{ zero = 0  mbs = {row['mbs']}" + ("  recompute = full" if step >= 4 else "") + " }\n")
+    return Case(row["id"], "S6", row["id"], "torchtune", plan, [Figure("most", "allocated", value(row, "measured_GiB_allocated"))], None,
+                row["outcome"], [])
+
+
 def case_of(row, program):
     name = set_name(row)
     if name == "suspect":
@@ -311,6 +338,8 @@ def case_of(row, program):
         return bridge(row, program)
     if name == "S5":
         return vocabulary(row, program)
+    if name == "S6":
+        return torchtune(row, program)
     if name == "S3" or name.startswith("torch") and row["framework"].startswith("torchtitan"):
         return torchtitan(row, program)
     raise Skip("a stack that no framework here stands for" if row["measured_GiB_allocated"] or row["measured_GiB_reserved"] else "no figure")
