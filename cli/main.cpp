@@ -21,9 +21,10 @@ using Command = Outcome (*)(const Options&, const Terminal&);
 
 const std::map<std::string, Command>& commands() {
   static const std::map<std::string, Command> all = {
-      {"bill", bill},  {"check", check},       {"explain", explain},
-      {"fmt", format}, {"import", import},     {"lsp", language_server},
-      {"plan", plan},  {"timeline", timeline}, {"verify", verify},
+      {"bill", bill},     {"check", check},         {"completions", completions},
+      {"doctor", doctor}, {"explain", explain},     {"fmt", format},
+      {"import", import}, {"lsp", language_server}, {"man", manual},
+      {"plan", plan},     {"timeline", timeline},   {"verify", verify},
   };
   return all;
 }
