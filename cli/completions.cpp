@@ -223,6 +223,12 @@ std::string fish(const std::vector<CommandRow>& table) {
       "    contains -- $kind $argv; and echo $name\n"
       "  end\n"
       "end\n"
+      "function __plimsoll_plans\n"
+      "  set -l token (commandline -ct)\n"
+      "  for file in $token*.plan $token*/\n"
+      "    echo $file\n"
+      "  end\n"
+      "end\n"
       "complete -c plimsoll -f\n"
       "complete -c plimsoll -n __fish_use_subcommand -l version -d 'The version and what it was "
       "built with'\n";
@@ -237,7 +243,7 @@ std::string fish(const std::vector<CommandRow>& table) {
     if (!command.words.empty())
       out += fmt::format("{} -a '{}'\n", seen, joined(command.words));
     else if (!command.argument.empty())
-      out += seen + " -a '(__fish_complete_suffix .plan)'\n";
+      out += seen + " -a '(__plimsoll_plans)'\n";
   }
   return out;
 }
