@@ -114,7 +114,8 @@ class Pages(unittest.TestCase):
         for words in (["mandoc", "-T", "lint", "-W", "warning"], ["groff", "-man", "-T", "utf8", "-ww", "-z"]):
             if shutil.which(words[0]):
                 done = subprocess.run([*words, str(ROOT / "docs" / "plimsoll.1")], capture_output=True, text=True)
-                self.assertEqual(done.stdout + done.stderr, "", words[0])
+                said = [line for line in (done.stdout + done.stderr).splitlines() if "missing date" not in line]  # it has none, to stay the same
+                self.assertEqual(said, [], words[0])
 
     def test_mistakes(self):
         self.assertEqual(run("completions")[0], 1)
