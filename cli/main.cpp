@@ -21,9 +21,19 @@ using Command = Outcome (*)(const Options&, const Terminal&);
 
 const std::map<std::string, Command>& commands() {
   static const std::map<std::string, Command> all = {
-      {"bill", bill},  {"check", check},       {"explain", explain},
-      {"fmt", format}, {"import", import},     {"lsp", language_server},
-      {"plan", plan},  {"timeline", timeline}, {"verify", verify},
+      // clang-format off
+      {"bill", bill},
+      {"check", check},
+      {"diagnose", diagnose},
+      {"explain", explain},
+      {"export", export_to},
+      {"fmt", format},
+      {"import", import},
+      {"lsp", language_server},
+      {"plan", plan},
+      {"timeline", timeline},
+      {"verify", verify},
+      // clang-format on
   };
   return all;
 }
