@@ -25,7 +25,7 @@ enum ExitCode : int {
 /// The command line of any command, as it was understood. A command reads what concerns it.
 struct Options {
   std::string command;
-  std::vector<std::string> files;  ///< "-" is standard input; one, but for fmt
+  std::vector<std::string> files;  ///< "-" is standard input; one, but for fmt and diagnose
   std::string job;                 ///< "" where the file's only one is meant
   std::string layout;              ///< "" where none was named
   std::string against;             ///< framework to set beside the job's own
@@ -45,6 +45,7 @@ struct Options {
   std::optional<std::int64_t> gpus;    ///< import
   std::vector<std::string> set;        ///< import: FIELD=VALUE
   std::string shell;                   ///< completions
+  std::string to;                      ///< export: the tool
   bool json = false;
   std::string html;    ///< plan, bill, timeline: the file to write a page to; "" for none
   bool write = false;  ///< fmt: in place
@@ -85,5 +86,7 @@ Outcome language_server(const Options&, const Terminal&);
 Outcome doctor(const Options&, const Terminal&);
 Outcome completions(const Options&, const Terminal&);
 Outcome manual(const Options&, const Terminal&);
+Outcome diagnose(const Options&, const Terminal&);
+Outcome export_to(const Options&, const Terminal&);
 
 }  // namespace plimsoll::cli

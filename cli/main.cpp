@@ -21,12 +21,15 @@ using Command = Outcome (*)(const Options&, const Terminal&);
 
 const std::map<std::string, Command>& commands() {
   static const std::map<std::string, Command> all = {
+      // clang-format off
       {"bill", bill},
       {"calibrate", calibrate},
       {"check", check},
       {"completions", completions},
+      {"diagnose", diagnose},
       {"doctor", doctor},
       {"explain", explain},
+      {"export", export_to},
       {"fmt", format},
       {"import", import},
       {"lsp", language_server},
@@ -34,6 +37,7 @@ const std::map<std::string, Command>& commands() {
       {"plan", plan},
       {"timeline", timeline},
       {"verify", verify},
+      // clang-format on
   };
   return all;
 }

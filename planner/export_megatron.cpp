@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+// Megatron-LM's launch flags (megatron/training/arguments.py and the dataclasses behind it, commit
+// d98e8a6) and, by the same facts, overrides of NeMo's Megatron Bridge.
+
+#include "planner/export_megatron.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/export_shape.hpp"
+
+namespace plimsoll::exports {
+namespace {
+
+void check_optimizer(const Job& job, Exported& out) {
+  for (const char* known : {"adamw", "sgd", "muon"})
+    if (job.optimizer == known) return;
+  out.mistakes.push_back({fmt::format("Megatron-LM has no optimizer '{}'", job.optimizer),
+                          "it has adamw, sgd and muon"});
+}
+
+/// Recomputed layers as `block` has them: as many in every chunk.
+void settle_recompute(Subject& s, Exported& out) {
+  Layout& l = s.layout;
+  if (l.recompute != kFullRecompute || megatron_block_count(s.problem, l) >= 0) return;
+  const Layout asked = l;
+  const auto chunks = chunk_layers(s.problem, l);
+  std::int64_t most = 0;
+  for (const std::int64_t n : l.recompute_layers) most = std::max(most, (n + l.vpp - 1) / l.vpp);
+  for (std::size_t r = 0; r < chunks.size(); ++r) {
+    l.recompute_layers[r] = 0;
+    for (const std::int64_t n : chunks[r]) l.recompute_layers[r] += std::min(most, n);
+  }
+  warn_changed(s, asked,
+               fmt::format("Megatron-LM recomputes as many layers on every stage: {} of each chunk "
+                           "(--recompute-num-layers), where the layout says [{}]",
+                           most, fmt::join(asked.recompute_layers, ", ")),
+               out);
+}
+
+}  // namespace
+
+void settle_megatron(Subject& s, Exported& out) {
+  const Shape shape = shape_of(*s.problem.program);
+  for (const std::string& what : shape.beyond)
+    out.mistakes.push_back(
+        {fmt::format("Megatron-LM's flags cannot say: {}", what),
+         "write the model's specification in Python, and export a job of a model "
+         "without it for the rest"});
+  if (shape.alibi)
+    out.mistakes.push_back({"Megatron-LM has no ALiBi", "use a model with rotary positions"});
+  if (shape.bias_o != shape.bias_mlp)
+    out.mistakes.push_back({"Megatron-LM has biases on all linears or on none",
+                            "it makes one exception, for q, k and v (--add-qkv-bias)"});
+  check_common(
+      s, "Megatron-LM",
+      "te_version deterministic fuse_wgrad dataloader_mask loss attention grads cp_comm "
+      "dispatcher grouped_gemm fused_gelu spec fused_softmax vocab_divisor masters m_dtype "
+      "v_dtype fp8_weights overlap_flush moe_overlap deferred_wgrads tp_overlap",
+      out);
+  check_optimizer(*s.problem.job, out);
+  const Layout& l = s.layout;
+  if (l.schedule != Schedule::one_f_one_b && l.schedule != Schedule::interleaved)
+    out.mistakes.push_back({fmt::format("Megatron-LM does not run schedule = {}", name(l.schedule)),
+                            "it runs 1f1b and, with vpp > 1, interleaved"});
+  if (l.recompute > kFullRecompute &&
+      s.problem.inventory.recompute_modes[l.recompute] != "selective")
+    out.mistakes.push_back({fmt::format("Megatron-LM has no recompute = {}",
+                                        s.problem.inventory.recompute_modes[l.recompute]),
+                            "it has full, and selective (of the attention)"});
+  if (!out.mistakes.empty()) return;
+  settle_recompute(s, out);
+}
+
+std::string write_megatron(const Subject& s, const std::vector<std::string>& head, Exported& out) {
+  const Layout& l = s.layout;
+  const std::int64_t per_node = s.problem.cluster->pools.front().gpus_per_node;
+  std::string text = "#!/usr/bin/env bash\n" + as_comment(head) + "set -eu\n\n";
+  text += "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n";
+  if (l.tp > 1 || l.cp > 1) text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
+  text +=
+      "\n# Data, tokenizer, learning rate and checkpoints come behind: bash FILE --train-iters …\n";
+  text += fmt::format(
+      "exec torchrun --nnodes {} --nproc-per-node {} --node-rank \"${{NODE_RANK:-0}}\" \\\n"
+      "  --master-addr \"${{MASTER_ADDR:-localhost}}\" --master-port \"${{MASTER_PORT:-6000}}\" "
+      "\\\n"
+      "  \"${{MEGATRON:-.}}/pretrain_gpt.py\" \\\n",
+      l.nodes, per_node);
+  for (const auto& group : megatron_settings(s, out)) {
+    std::string line = " ";
+    for (const Setting& one : group) {
+      if (one.flag.empty()) continue;
+      const std::string words = " " + one.flag + (one.value.empty() ? "" : " " + one.value);
+      if (line.size() + words.size() > 100) {
+        text += line + " \\\n";
+        line = " ";
+      }
+      line += words;
+    }
+    text += line + " \\\n";
+  }
+  return text + "  \"$@\"\n";
+}
+
+std::string write_nemo(const Subject& s, const std::vector<std::string>& head, Exported& out) {
+  std::string text =
+      as_comment(head) + "#\n# Over a recipe's own configuration, as OmegaConf.merge takes it.\n";
+  const auto groups = megatron_settings(s, out);
+  for (const char* part : {"model", "train", "dataset", "ddp", "optimizer"}) {
+    std::string body;
+    for (const auto& group : groups)
+      for (const Setting& one : group)
+        if (one.part == part) body += fmt::format("  {}: {}\n", one.field, one.yaml);
+    if (!body.empty()) text += fmt::format("{}:\n{}", part, body);
+  }
+  if (shape_of(*s.problem.program).activation == OpKind::squared_relu)
+    out.warnings.push_back(
+        "activation_func takes a function, which no YAML can name: the recipe must "
+        "have squared ReLU");
+  return text;
+}
+
+}  // namespace plimsoll::exports
