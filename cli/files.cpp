@@ -18,6 +18,8 @@
 namespace plimsoll::cli {
 namespace {
 
+thread_local const std::string_view* given_input = nullptr;
+
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -67,15 +69,24 @@ int read_all(int fd, std::string& text) {
 
 }  // namespace
 
+GivenInput::GivenInput(std::string_view text) : text_(text), before_(given_input) {
+  given_input = &text_;
+}
+GivenInput::~GivenInput() { given_input = before_; }
+
 std::variant<Input, Outcome> read_input(const std::string& path) {
   const bool standard = path == "-";
   Input input{standard ? "<stdin>" : path, ""};
-  const Descriptor file(standard ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return cannot_read(path, errno);
-  if (const int error = read_all(file.get(), input.text)) {
-    if (!standard) return cannot_read(path, error);
-    return user_error(fmt::format("cannot read standard input: {}", std::strerror(error)),
-                      "give a file's name, or send its text with '<'");
+  if (standard && given_input != nullptr) {
+    input.text = given_input->substr(0, kMaxFileBytes + 1);
+  } else {
+    const Descriptor file(standard ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) return cannot_read(path, errno);
+    if (const int error = read_all(file.get(), input.text)) {
+      if (!standard) return cannot_read(path, error);
+      return user_error(fmt::format("cannot read standard input: {}", std::strerror(error)),
+                        "give a file's name, or send its text with '<'");
+    }
   }
   if (input.text.size() > kMaxFileBytes)
     return user_error(fmt::format("'{}' is larger than {} MiB, the most that a .plan file may have",
