@@ -18,6 +18,8 @@
 namespace plimsoll::cli {
 namespace {
 
+thread_local const std::string_view* given_input = nullptr;
+
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -67,13 +69,13 @@ int read_all(int fd, std::string& text, std::size_t most) {
   return 0;
 }
 
-}  // namespace
-
-namespace {
-
 std::variant<Input, Outcome> read_up_to(const std::string& path, std::size_t most) {
   const bool standard = path == "-";
   Input input{standard ? "<stdin>" : path, ""};
+  if (standard && given_input != nullptr) {
+    input.text = given_input->substr(0, most + 1);
+    return input;
+  }
   const Descriptor file(standard ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return cannot_read(path, errno);
   if (const int error = read_all(file.get(), input.text, most)) {
@@ -89,6 +91,11 @@ std::variant<Input, Outcome> read_up_to(const std::string& path, std::size_t mos
 std::variant<Input, Outcome> read_log(const std::string& path) {
   return read_up_to(path, kMaxLogBytes);
 }
+
+GivenInput::GivenInput(std::string_view text) : text_(text), before_(given_input) {
+  given_input = &text_;
+}
+GivenInput::~GivenInput() { given_input = before_; }
 
 std::variant<Input, Outcome> read_input(const std::string& path) {
   auto read = read_up_to(path, kMaxFileBytes);

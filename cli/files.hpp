@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "cli/command.hpp"
@@ -13,6 +14,19 @@ namespace plimsoll::cli {
 struct Input {
   std::string name;
   std::string text;
+};
+
+/// While it lives, "-" on this thread is \a text instead of the process's standard input.
+class GivenInput {
+ public:
+  explicit GivenInput(std::string_view text);
+  ~GivenInput();
+  GivenInput(const GivenInput&) = delete;
+  GivenInput& operator=(const GivenInput&) = delete;
+
+ private:
+  std::string_view text_;
+  const std::string_view* before_;
 };
 
 /// Reads a .plan file, or standard input where \a path is "-"; otherwise why it cannot be read and

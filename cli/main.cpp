@@ -9,9 +9,10 @@
 #include <string>
 #include <variant>
 
+#include "cli/answer.hpp"
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
-#include "cli/streams.hpp"
+#include "cli/files.hpp"
 #include "lang/diagnostics.hpp"
 
 namespace plimsoll::cli {
@@ -51,12 +52,14 @@ Outcome our_bug(const char* what) {
                   what)};
 }
 
-Outcome run(int argc, char** argv) {
+}  // namespace
+
+Outcome answer(int argc, const char* const* argv, const Terminal& terminal) {
   try {
     const auto parsed = parse_arguments(argc, argv);
     if (const auto* done = std::get_if<Outcome>(&parsed)) return *done;
     const auto& options = std::get<Options>(parsed);
-    return commands().at(options.command)(options, look_at_terminal());
+    return commands().at(options.command)(options, terminal);
   } catch (const std::bad_alloc&) {
     return our_bug("out of memory");
   } catch (const std::exception& error) {
@@ -64,15 +67,15 @@ Outcome run(int argc, char** argv) {
   }
 }
 
-}  // namespace
+Outcome answer(const std::vector<std::string>& arguments, std::string_view input) {
+  std::vector<const char*> argv = {"plimsoll"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  const GivenInput given(input);
+  return answer(static_cast<int>(argv.size()), argv.data(), Terminal{});
+}
 
 Outcome user_error(const std::string& message, const std::string& help) {
   return {kUserError, "", fmt::format("plimsoll: {}\nhelp: {}\n", message, help)};
 }
 
 }  // namespace plimsoll::cli
-
-int main(int argc, char** argv) {
-  plimsoll::cli::prepare_streams();
-  return plimsoll::cli::say(plimsoll::cli::run(argc, argv));
-}

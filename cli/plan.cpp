@@ -38,6 +38,7 @@ volatile std::sig_atomic_t interrupted = 0;
 class InterruptScope {
  public:
   InterruptScope() {
+    interrupted = 0;  // of an earlier question, where the program is a library
     struct sigaction action {};
     action.sa_handler = [](int) { interrupted = 1; };
     action.sa_flags = static_cast<int>(SA_RESETHAND);
