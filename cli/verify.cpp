@@ -35,11 +35,19 @@ std::variant<runtime::Verification, Outcome> run_on_device(const Options& option
   }
   if (const std::string why = runtime::cuda::why_no_gpu(); !why.empty())
     return user_error(why, "'--device dry' counts, and runs anywhere");
-  if (choice.kind == runtime::RankChoice::all)
+  if (choice.kind == runtime::RankChoice::all && !wire)
     return user_error("one GPU runs one rank: '--ranks all' needs a GPU for each",
-                      "give '--ranks worst' or the number of a rank");
+                      "give '--ranks worst' or a number, or start it with mpirun or torchrun");
   try {
-    const auto machine = runtime::cuda::open_gpu(0);
+    const auto machine = runtime::cuda::open_gpu(wire ? runtime::local_rank() : 0);
+    if (wire) {
+      auto together = runtime::cuda::verify_together(
+          *machine, *wire, problem, bill, runtime::chosen_ranks(bill, choice), options.limit,
+          static_cast<int>(options.steps.value_or(2)));
+      if (auto* why = std::get_if<std::string>(&together))
+        return user_error(*why, "'--device dry' counts, and runs any layout");
+      return std::get<runtime::Verification>(std::move(together));
+    }
     auto ran = runtime::cuda::verify_on(*machine, problem, bill,
                                         runtime::chosen_ranks(bill, choice).front(), options.limit,
                                         static_cast<int>(options.steps.value_or(2)));
@@ -69,7 +77,7 @@ Outcome verify(const Options& options, const Terminal& terminal) {
                                 ranks),
                     fmt::format("give --ranks worst, all, or a number from 0 to {}", ranks - 1));
               std::unique_ptr<runtime::Wire> wire;
-              if (options.device == "host" && runtime::processes_started() > 1) {
+              if (options.device != "dry" && runtime::processes_started() > 1) {
                 auto opened = runtime::open_wire();
                 if (const auto* why = std::get_if<std::string>(&opened))
                   return user_error(*why, "start it without mpirun: ranks are threads then");

@@ -76,7 +76,8 @@ struct Verification {
   bool agrees = true;
   std::optional<VerifyFailure> failure;  ///< then `ranks` are those that came to an end
   std::optional<GpuSeen> gpu;
-  std::vector<double> losses;  ///< by step, where the device computes: the mean over its tokens
+  std::optional<LivePeak> peak;  ///< of the one rank that this process ran
+  std::vector<double> losses;    ///< by step, where the device computes: the mean over its tokens
 };
 
 /// Which ranks of a layout are looked at.

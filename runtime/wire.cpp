@@ -39,8 +39,8 @@ std::optional<TcpPlace> tcp_place() {
   if (!variable("WORLD_SIZE").empty() && !variable("RANK").empty()) {
     p.size = number("WORLD_SIZE", 1);
     p.rank = number("RANK", 0);
-  } else if (!variable("SLURM_NTASKS").empty() && !variable("SLURM_PROCID").empty()) {
-    p.size = number("SLURM_NTASKS", 1);
+  } else if (!variable("SLURM_STEP_NUM_TASKS").empty() && !variable("SLURM_PROCID").empty()) {
+    p.size = number("SLURM_STEP_NUM_TASKS", 1);
     p.rank = number("SLURM_PROCID", 0);
     if (p.host.empty()) p.host = variable("SLURM_LAUNCH_NODE_IPADDR");
   }

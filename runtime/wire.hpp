@@ -32,9 +32,11 @@ class Wire {
   virtual bool stopped() const = 0;
 };
 
-/// How many processes this program was started as, by what mpirun leaves in the environment: 1
-/// where it was started alone.
+/// How many processes this program was started as, by what mpirun, torchrun or srun leave in the
+/// environment: 1 where it was started alone.
 int processes_started();
+/// This process's number on its machine: which GPU is its own.
+int local_rank();
 
 /// Joins them; or why that cannot be.
 std::variant<std::unique_ptr<Wire>, std::string> open_wire();

@@ -8,6 +8,8 @@
 
 #include "lang/units.hpp"
 #include "planner/time.hpp"
+#include "runtime/cuda/nccl_peers.hpp"
+#include "runtime/parcel.hpp"
 #include "runtime/replay.hpp"
 #include "runtime/timeline.hpp"
 
@@ -40,18 +42,21 @@ GpuSeen seen_of(const Machine& machine, const Problem& p, const Bill& bill, cons
   return g;
 }
 
-}  // namespace
-
-std::variant<Verification, std::string> verify_on(Machine& machine, const Problem& p,
-                                                  const Bill& bill, std::int64_t rank,
-                                                  std::optional<std::int64_t> limit, int steps) {
-  const Layout& l = bill.layout;
-  if (std::string why = why_not_on_cuda(p, l); !why.empty()) return why;
+RunOptions run_options(int steps) {
   RunOptions options;
   options.steps = steps;
   options.same_text = true;
   options.times = true;
-  const RankWorld world(p, l, rank, options);
+  return options;
+}
+
+/// A rank's steps with \a peers, or why they are not run.
+std::variant<Verification, std::string> verify_with(Machine& machine, Peers& peers,
+                                                    const RankWorld& world, const Bill& bill,
+                                                    std::optional<std::int64_t> limit) {
+  const Problem& p = world.problem;
+  const std::int64_t rank = world.plan.place.rank;
+  const int steps = world.options.steps;
   const AllocatorOptions allocator = allocator_options(p);
   const std::int64_t replayed = replay(world.plan, allocator, steps).peak_reserved;
   const std::int64_t capacity = std::min(limit.value_or(replayed), replayed);
@@ -63,8 +68,7 @@ std::variant<Verification, std::string> verify_on(Machine& machine, const Proble
         "on the {}",
         rank, human_bytes(capacity), human_bytes(kBeside), human_bytes(memory.free),
         human_bytes(memory.total), machine.name());
-  const auto peers = stand_ins(machine, places(l, rank, world.expert_shard));
-  const RankRun run = run_rank(world, machine, *peers, capacity, allocator);
+  const RankRun run = run_rank(world, machine, peers, capacity, allocator);
   const std::int64_t stage = world.plan.place.stage;
   Verification v;
   if (run.failure) {
@@ -77,10 +81,94 @@ std::variant<Verification, std::string> verify_on(Machine& machine, const Proble
       if (name == when) v.failure->predicted_live = static_cast<std::int64_t>(bytes);
   } else {
     v = compare(p, bill, "cuda", {{rank, run.peak, run.allocator.reserved.peak}});
+    v.peak = run.peak;
     v.losses = run.losses;
   }
   v.gpu = seen_of(machine, p, bill, run, stage, replayed);
   return v;
+}
+
+/// What rank 0 is told of another rank: its peak and segments, its losses, and how it ended.
+Parcel told(const std::variant<Verification, std::string>& ran, const Observation& seen) {
+  Parcel p;
+  const auto* why = std::get_if<std::string>(&ran);
+  const auto* v = std::get_if<Verification>(&ran);
+  std::string words = why ? *why : "";
+  if (v && v->failure)
+    words = fmt::format("rank {} could not have {} for '{}'", v->failure->rank,
+                        human_bytes(v->failure->bytes), v->failure->tensor);
+  p.put_all(words);
+  p.put(seen.peak.bytes);
+  p.put(seen.peak.at);
+  p.put(seen.peak.categories);
+  p.put_all(seen.peak.rows);
+  p.put(seen.reserved);
+  p.put_all(v ? v->losses : std::vector<double>());
+  return p;
+}
+
+}  // namespace
+
+std::variant<Verification, std::string> verify_on(Machine& machine, const Problem& p,
+                                                  const Bill& bill, std::int64_t rank,
+                                                  std::optional<std::int64_t> limit, int steps) {
+  if (std::string why = why_not_on_cuda(p, bill.layout); !why.empty()) return why;
+  const RankWorld world(p, bill.layout, rank, run_options(steps));
+  const auto peers = stand_ins(machine, places(bill.layout, rank, world.expert_shard));
+  return verify_with(machine, *peers, world, bill, limit);
+}
+
+std::variant<Verification, std::string> verify_together(Machine& machine, Wire& wire,
+                                                        const Problem& p, const Bill& bill,
+                                                        const std::vector<std::int64_t>& ranks,
+                                                        std::optional<std::int64_t> limit,
+                                                        int steps) {
+  const Layout& l = bill.layout;
+  if (std::string why = why_not_on_cuda(p, l); !why.empty()) return why;
+  if (wire.size() != rank_count(l))
+    return fmt::format("it was started as {} processes; this layout has {} ranks", wire.size(),
+                       rank_count(l));
+  const RankWorld world(p, l, wire.rank(), run_options(steps));
+  const auto peers = nccl_peers(machine, wire, l, world.expert_shard);
+  std::variant<Verification, std::string> ran = verify_with(machine, *peers, world, bill, limit);
+  auto* v = std::get_if<Verification>(&ran);
+  Observation mine{wire.rank(), {}, 0};
+  if (v && v->peak) mine = {wire.rank(), *v->peak, v->ranks.front().reserved};
+  if (wire.rank() != 0) {
+    const Parcel parcel = told(ran, mine);
+    wire.send(0, Channel::results, 0, parcel.bytes().data(), parcel.bytes().size());
+    return ran;
+  }
+  std::vector<Observation> seen = {mine};
+  std::string trouble;
+  std::vector<double> losses = v ? v->losses : std::vector<double>();
+  for (int r = 1; r < wire.size(); ++r) {
+    std::vector<std::byte> bytes;
+    if (!wire.receive(r, Channel::results, 0, bytes)) return "a rank went away without a word";
+    Parcel parcel(std::move(bytes));
+    Observation theirs{r, {}, 0};
+    std::string words;
+    std::vector<double> parts;
+    parcel.take_all(words);
+    parcel.take(theirs.peak.bytes);
+    parcel.take(theirs.peak.at);
+    parcel.take(theirs.peak.categories);
+    parcel.take_all(theirs.peak.rows);
+    parcel.take(theirs.reserved);
+    parcel.take_all(parts);
+    for (std::size_t i = 0; i < std::min(parts.size(), losses.size()); ++i) losses[i] += parts[i];
+    if (!words.empty() && trouble.empty()) trouble = words;
+    seen.push_back(std::move(theirs));
+  }
+  if (!v || v->failure) return ran;
+  if (!trouble.empty()) return trouble;
+  std::erase_if(seen, [&](const Observation& o) {
+    return std::find(ranks.begin(), ranks.end(), o.rank) == ranks.end();
+  });
+  Verification all = compare(p, bill, "cuda", seen);
+  all.losses = losses;
+  all.gpu = v->gpu;
+  return all;
 }
 
 }  // namespace plimsoll::runtime::cuda

@@ -9,8 +9,10 @@
 
 #include "runtime/cuda/cuda_run.hpp"
 #include "runtime/verify.hpp"
+#include "runtime/wire.hpp"
 
-/// `verify --device cuda`: one rank at full size on one GPU, whose peers are stood in for.
+/// `verify --device cuda`: one rank at full size on one GPU, whose peers are stood in for; or,
+/// where as many processes were started as there are ranks, all of them.
 namespace plimsoll::runtime::cuda {
 
 /// What \a steps steps of \a rank showed on \a machine or, in words, why they are not run:
@@ -21,5 +23,13 @@ namespace plimsoll::runtime::cuda {
 std::variant<Verification, std::string> verify_on(Machine& machine, const Problem&, const Bill&,
                                                   std::int64_t rank,
                                                   std::optional<std::int64_t> limit, int steps);
+
+/// The same of every rank of the layout, each a process with a GPU of its own, with NCCL between
+/// them. What comes back is whole on rank 0 alone; `ranks`: those that are set beside the bill.
+std::variant<Verification, std::string> verify_together(Machine& machine, Wire&, const Problem&,
+                                                        const Bill&,
+                                                        const std::vector<std::int64_t>& ranks,
+                                                        std::optional<std::int64_t> limit,
+                                                        int steps);
 
 }  // namespace plimsoll::runtime::cuda

@@ -57,11 +57,11 @@ void EmulatedMachine::multiply(const Product& p) {
 }
 
 void EmulatedMachine::copy(void* to, const void* from, std::int64_t bytes) {
-  std::memmove(to, from, static_cast<std::size_t>(bytes));
+  if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
 }
 
 void EmulatedMachine::clear(void* at, std::int64_t bytes) {
-  std::memset(at, 0, static_cast<std::size_t>(bytes));
+  if (bytes > 0) std::memset(at, 0, static_cast<std::size_t>(bytes));
 }
 
 }  // namespace plimsoll::runtime::cuda

@@ -61,6 +61,10 @@ class Peers {
   virtual void receive(Array data, std::int64_t count, std::int64_t rank, std::int64_t tag) = 0;
 };
 
+/// The ranks of each of a rank's groups, by Bond.
+std::vector<std::vector<std::int64_t>> members(const Layout&, std::int64_t rank,
+                                               std::int64_t expert_shard);
+
 /// Sizes of a rank's groups and its place in each, by Bond.
 struct Places {
   int size[kBondCount], rank[kBondCount];

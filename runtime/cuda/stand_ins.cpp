@@ -64,28 +64,33 @@ class StandIns final : public Peers {
 
 }  // namespace
 
-Places places(const Layout& l, std::int64_t rank, std::int64_t expert_shard) {
-  Places p{};
-  const auto put = [&](Bond b, const std::vector<std::int64_t>& ranks) {
-    p.size[static_cast<int>(b)] = static_cast<int>(ranks.size());
-    p.rank[static_cast<int>(b)] =
-        static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  };
-  put(Bond::tp, group(l, RankGroup::tp, rank));
-  put(Bond::cp, group(l, RankGroup::cp, rank));
-  put(Bond::ep, group(l, RankGroup::ep, rank));
-  put(Bond::etp, group(l, RankGroup::etp, rank));
-  put(Bond::replicas, group(l, RankGroup::dp_cp, rank));
-  put(Bond::expert_replicas, group(l, RankGroup::edp, rank));
-  put(Bond::shard, group(l, RankGroup::shard, rank));
-  put(Bond::all, group(l, RankGroup::all, rank));
+std::vector<std::vector<std::int64_t>> members(const Layout& l, std::int64_t rank,
+                                               std::int64_t expert_shard) {
   std::vector<std::int64_t> stages;
   for (std::int64_t s = 0; s < l.pp; ++s) stages.push_back(rank_in_stage(l, rank, s));
-  put(Bond::stages, stages);
   const std::vector<std::int64_t> all = group(l, RankGroup::edp, rank);
   const auto mine = std::find(all.begin(), all.end(), rank) - all.begin();
   const auto first = all.begin() + mine / expert_shard * expert_shard;
-  put(Bond::expert_shard, {first, first + expert_shard});
+  return {group(l, RankGroup::tp, rank),
+          group(l, RankGroup::cp, rank),
+          group(l, RankGroup::ep, rank),
+          group(l, RankGroup::etp, rank),
+          group(l, RankGroup::dp_cp, rank),
+          group(l, RankGroup::edp, rank),
+          group(l, RankGroup::shard, rank),
+          {first, first + expert_shard},
+          stages,
+          group(l, RankGroup::all, rank)};
+}
+
+Places places(const Layout& l, std::int64_t rank, std::int64_t expert_shard) {
+  Places p{};
+  const auto groups = members(l, rank, expert_shard);
+  for (std::size_t b = 0; b < groups.size(); ++b) {
+    const std::vector<std::int64_t>& ranks = groups[b];
+    p.size[b] = static_cast<int>(ranks.size());
+    p.rank[b] = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  }
   return p;
 }
 
