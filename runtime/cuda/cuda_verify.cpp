@@ -50,24 +50,58 @@ RunOptions run_options(int steps) {
   return options;
 }
 
-/// A rank's steps with \a peers, or why they are not run.
-std::variant<Verification, std::string> verify_with(Machine& machine, Peers& peers,
-                                                    const RankWorld& world, const Bill& bill,
-                                                    std::optional<std::int64_t> limit) {
-  const Problem& p = world.problem;
-  const std::int64_t rank = world.plan.place.rank;
-  const int steps = world.options.steps;
-  const AllocatorOptions allocator = allocator_options(p);
-  const std::int64_t replayed = replay(world.plan, allocator, steps).peak_reserved;
-  const std::int64_t capacity = std::min(limit.value_or(replayed), replayed);
+/// What a rank's allocator may have, and why its steps are not begun ("": they are).
+struct Wish {
+  std::int64_t replayed = 0, capacity = 0;
+  std::string refused;
+};
+Wish wish(Machine& machine, const RankWorld& world, std::optional<std::int64_t> limit) {
+  Wish w;
+  w.replayed =
+      replay(world.plan, allocator_options(world.problem), world.options.steps).peak_reserved;
+  w.capacity = std::min(limit.value_or(w.replayed), w.replayed);
   const MemoryFacts memory = machine.memory();
-  if (capacity + kBeside > memory.free)
-    return fmt::format(
+  if (w.capacity + kBeside > memory.free)
+    w.refused = fmt::format(
         "rank {} needs {} of segments and some {} beside them; the driver says that {} of {} are "
-        "free "
-        "on the {}",
-        rank, human_bytes(capacity), human_bytes(kBeside), human_bytes(memory.free),
-        human_bytes(memory.total), machine.name());
+        "free on the {}",
+        world.plan.place.rank, human_bytes(w.capacity), human_bytes(kBeside),
+        human_bytes(memory.free), human_bytes(memory.total), machine.name());
+  return w;
+}
+
+/// All ranks begin, or none does: the first refusal of any of them.
+std::string first_refusal(Wire& wire, const std::string& mine) {
+  constexpr std::int64_t kAsks = 1, kAnswer = 2;
+  const auto say = [&](int to, std::int64_t tag, const std::string& words) {
+    wire.send(to, Channel::results, tag, words.data(), words.size());
+  };
+  const auto hear = [&](int from, std::int64_t tag) {
+    std::vector<std::byte> letter;
+    if (!wire.receive(from, Channel::results, tag, letter))
+      return std::string("a rank went away without a word");
+    return std::string(reinterpret_cast<const char*>(letter.data()), letter.size());  // NOLINT
+  };
+  if (wire.rank() != 0) {
+    say(0, kAsks, mine);
+    return hear(0, kAnswer);
+  }
+  std::string first = mine;
+  for (int r = 1; r < wire.size(); ++r) {
+    const std::string theirs = hear(r, kAsks);
+    if (first.empty()) first = theirs;
+  }
+  for (int r = 1; r < wire.size(); ++r) say(r, kAnswer, first);
+  return first;
+}
+
+/// A rank's steps with \a peers.
+Verification verify_with(Machine& machine, Peers& peers, const RankWorld& world, const Bill& bill,
+                         const Wish& w) {
+  const Problem& p = world.problem;
+  const std::int64_t rank = world.plan.place.rank, replayed = w.replayed;
+  const std::int64_t capacity = w.capacity;
+  const AllocatorOptions allocator = allocator_options(p);
   const RankRun run = run_rank(world, machine, peers, capacity, allocator);
   const std::int64_t stage = world.plan.place.stage;
   Verification v;
@@ -114,8 +148,10 @@ std::variant<Verification, std::string> verify_on(Machine& machine, const Proble
                                                   std::optional<std::int64_t> limit, int steps) {
   if (std::string why = why_not_on_cuda(p, bill.layout); !why.empty()) return why;
   const RankWorld world(p, bill.layout, rank, run_options(steps));
+  const Wish w = wish(machine, world, limit);
+  if (!w.refused.empty()) return w.refused;
   const auto peers = stand_ins(machine, places(bill.layout, rank, world.expert_shard));
-  return verify_with(machine, *peers, world, bill, limit);
+  return verify_with(machine, *peers, world, bill, w);
 }
 
 std::variant<Verification, std::string> verify_together(Machine& machine, Wire& wire,
@@ -129,8 +165,10 @@ std::variant<Verification, std::string> verify_together(Machine& machine, Wire& 
     return fmt::format("it was started as {} processes; this layout has {} ranks", wire.size(),
                        rank_count(l));
   const RankWorld world(p, l, wire.rank(), run_options(steps));
+  const Wish w = wish(machine, world, limit);
+  if (std::string refused = first_refusal(wire, w.refused); !refused.empty()) return refused;
   const auto peers = nccl_peers(machine, wire, l, world.expert_shard);
-  std::variant<Verification, std::string> ran = verify_with(machine, *peers, world, bill, limit);
+  std::variant<Verification, std::string> ran = verify_with(machine, *peers, world, bill, w);
   auto* v = std::get_if<Verification>(&ran);
   Observation mine{wire.rank(), {}, 0};
   if (v && v->peak) mine = {wire.rank(), *v->peak, v->ranks.front().reserved};

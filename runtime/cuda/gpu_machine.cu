@@ -14,6 +14,9 @@ namespace plimsoll::runtime::cuda {
 
 namespace {
 
+/// Shared memory of a block that is not the kernel's to ask for: block.cuh's own, rounded up.
+constexpr std::int64_t kOwnShared = 1024;
+
 class Stream {
  public:
   Stream() { PLIMSOLL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
@@ -145,7 +148,9 @@ class GpuMachine final : public Machine {
     PLIMSOLL_CUDA_CHECK(cudaGetDeviceProperties(&gpu_, gpu));
   }
   GpuFacts facts() const override {
-    return {gpu_.multiProcessorCount, static_cast<std::int64_t>(gpu_.sharedMemPerBlockOptin),
+    // Less what a team's sums take of it.
+    return {gpu_.multiProcessorCount,
+            static_cast<std::int64_t>(gpu_.sharedMemPerBlockOptin) - kOwnShared,
             gpu_.major * 10 + gpu_.minor};
   }
   std::string name() const override { return gpu_.name; }
@@ -159,7 +164,9 @@ class GpuMachine final : public Machine {
     launch_on(stream_, kernel, launch_shape(kernel, facts()));
   }
   void multiply(const Product& p) override { blas().multiply(stream_, p); }
-  void use_workspace(void* at, std::int64_t bytes) override { blas().use_workspace(at, bytes); }
+  void use_workspace(void* at, std::int64_t bytes) override {
+    if (blas_ || bytes > 0) blas().use_workspace(at, bytes);
+  }
   void copy(void* to, const void* from, std::int64_t bytes) override {
     transfer(to, from, bytes, cudaMemcpyDeviceToDevice);
   }
