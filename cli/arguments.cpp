@@ -24,6 +24,8 @@ constexpr std::string_view kShortPage =
   plimsoll timeline FILE   what a GPU holds over a step, drawn, and why it peaks there
   plimsoll verify FILE     the ranks' steps run, and what was seen beside the bill
   plimsoll calibrate       this machine's GPU measured, as declarations
+  plimsoll diagnose FILE LOG  an out-of-memory message, explained against the bill
+  plimsoll export FILE     what Megatron-LM, torchtitan, vLLM … are launched with
   plimsoll check FILE      look for mistakes; say what the file declares
   plimsoll fmt FILE        the file in canonical form
   plimsoll import FILE     a .plan file from a run's launch flags
@@ -139,6 +141,23 @@ class Parser {
         ->add_option("--set", options_.set, "A further field of the job: --set te_version=2.11")
         ->type_name("FIELD=VALUE")
         ->allow_extra_args(false);
+    auto* diagnose =
+        command("diagnose", "An out-of-memory message or a memory log, explained against the bill");
+    job(diagnose);
+    diagnose->add_option("--layout", options_.layout,
+                         "The layout that ran; else the file's only one");
+    whole_number(diagnose, "--stage", 0, options_.stage,
+                 "The pipeline stage that the log is of; else its rank's, or the likeliest");
+    json(diagnose);
+    auto* export_to = command("export", "A layout as another tool is launched with it");
+    job(export_to);
+    export_to->add_option("--layout", options_.layout,
+                          "The layout to export; else the file's only one, else the plan's best");
+    export_to
+        ->add_option("--to", options_.to,
+                     "megatron, nemo, torchtitan, deepspeed, accelerate, vllm or sglang")
+        ->type_name("TOOL");
+    json(export_to);
     auto* format = command("fmt", "The file in canonical form, on standard output");
     format->add_flag("--write", options_.write, "Change the files in place instead");
     format->add_flag("--check", options_.check,
@@ -259,6 +278,16 @@ class Parser {
     if (options_.files.empty())
       return user_error(fmt::format("{} needs a file", options_.command),
                         "name a .plan file, or - for standard input");
+    if (options_.command == "diagnose") {
+      if (options_.files.size() != 2)
+        return user_error(
+            "diagnose needs a file and a log",
+            "plimsoll diagnose job.plan run.log; one of them may be - for standard input");
+      if (options_.files[0] == "-" && options_.files[1] == "-")
+        return user_error("both the file and the log are standard input",
+                          "give one of them a name");
+      return options_;
+    }
     if (options_.files.size() > 1 && options_.command != "fmt")
       return user_error(
           fmt::format("{} takes one file, not {}", options_.command, options_.files.size()),

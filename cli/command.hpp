@@ -25,7 +25,7 @@ enum ExitCode : int {
 /// The command line of any command, as it was understood. A command reads what concerns it.
 struct Options {
   std::string command;
-  std::vector<std::string> files;  ///< "-" is standard input; one, but for fmt
+  std::vector<std::string> files;  ///< "-" is standard input; one, but for fmt and diagnose
   std::string job;                 ///< "" where the file's only one is meant
   std::string layout;              ///< "" where none was named
   std::string against;             ///< framework to set beside the job's own
@@ -44,6 +44,7 @@ struct Options {
   std::string from, gpu;               ///< import: the kind of file; the GPU
   std::optional<std::int64_t> gpus;    ///< import
   std::vector<std::string> set;        ///< import: FIELD=VALUE
+  std::string to;                      ///< export: the tool
   bool json = false;
   std::string html;    ///< plan, bill, timeline: the file to write a page to; "" for none
   bool write = false;  ///< fmt: in place
@@ -80,5 +81,7 @@ Outcome explain(const Options&, const Terminal&);
 Outcome timeline(const Options&, const Terminal&);
 Outcome verify(const Options&, const Terminal&);
 Outcome language_server(const Options&, const Terminal&);
+Outcome diagnose(const Options&, const Terminal&);
+Outcome export_to(const Options&, const Terminal&);
 
 }  // namespace plimsoll::cli

@@ -53,10 +53,12 @@ Outcome cannot_read(const std::string& path, int error) {
   }
 }
 
-/// Reads all of \a fd up to one byte more than a file may have; returns 0 or errno.
-int read_all(int fd, std::string& text) {
+constexpr std::size_t kMaxLogBytes = std::size_t{64} << 20;
+
+/// Reads \a fd until \a text has more than \a most bytes; returns 0 or errno.
+int read_all(int fd, std::string& text, std::size_t most) {
   char block[1 << 16];
-  while (text.size() <= kMaxFileBytes) {
+  while (text.size() <= most) {
     const ssize_t got = ::read(fd, block, sizeof block);
     if (got == 0) return 0;
     if (got > 0) text.append(block, static_cast<std::size_t>(got));
@@ -67,21 +69,36 @@ int read_all(int fd, std::string& text) {
 
 }  // namespace
 
-std::variant<Input, Outcome> read_input(const std::string& path) {
+namespace {
+
+std::variant<Input, Outcome> read_up_to(const std::string& path, std::size_t most) {
   const bool standard = path == "-";
   Input input{standard ? "<stdin>" : path, ""};
   const Descriptor file(standard ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return cannot_read(path, errno);
-  if (const int error = read_all(file.get(), input.text)) {
+  if (const int error = read_all(file.get(), input.text, most)) {
     if (!standard) return cannot_read(path, error);
     return user_error(fmt::format("cannot read standard input: {}", std::strerror(error)),
                       "give a file's name, or send its text with '<'");
   }
+  return input;
+}
+
+}  // namespace
+
+std::variant<Input, Outcome> read_log(const std::string& path) {
+  return read_up_to(path, kMaxLogBytes);
+}
+
+std::variant<Input, Outcome> read_input(const std::string& path) {
+  auto read = read_up_to(path, kMaxFileBytes);
+  if (std::holds_alternative<Outcome>(read)) return read;
+  const Input& input = std::get<Input>(read);
   if (input.text.size() > kMaxFileBytes)
     return user_error(fmt::format("'{}' is larger than {} MiB, the most that a .plan file may have",
                                   input.name, kMaxFileBytes >> 20),
                       "split it in files that 'use' brings together");
-  return input;
+  return read;
 }
 
 std::string write_file(const std::string& path, const std::string& text) {

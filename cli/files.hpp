@@ -19,6 +19,9 @@ struct Input {
 /// what to do. No more than the language's largest file is ever held.
 std::variant<Input, Outcome> read_input(const std::string& path);
 
+/// Likewise a log. Of one that is longer than 64 MiB the beginning is read.
+std::variant<Input, Outcome> read_log(const std::string& path);
+
 /// Replaces a file's text in one step: a reader sees the old text or the new one, never a part, and
 /// a failure leaves the old. Follows symbolic links and keeps the mode. Returns "" or why it
 /// failed.

@@ -21,10 +21,20 @@ using Command = Outcome (*)(const Options&, const Terminal&);
 
 const std::map<std::string, Command>& commands() {
   static const std::map<std::string, Command> all = {
-      {"bill", bill},           {"calibrate", calibrate}, {"check", check},
-      {"explain", explain},     {"fmt", format},          {"import", import},
-      {"lsp", language_server}, {"plan", plan},           {"timeline", timeline},
+      // clang-format off
+      {"bill", bill},
+      {"calibrate", calibrate},
+      {"check", check},
+      {"diagnose", diagnose},
+      {"explain", explain},
+      {"export", export_to},
+      {"fmt", format},
+      {"import", import},
+      {"lsp", language_server},
+      {"plan", plan},
+      {"timeline", timeline},
       {"verify", verify},
+      // clang-format on
   };
   return all;
 }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#include "planner/export.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lang/diagnostics.hpp"
+#include "lang/units.hpp"
+#include "planner/report_bill.hpp"
+#include "planner/report_parts.hpp"
+#include "planner/report_plan.hpp"
+#include "planner/stages.hpp"
+#include "planner/time.hpp"
+
+namespace plimsoll::exports {
+namespace {
+
+// A further tool is a row here and a file of its own.
+const std::vector<Writer> kWriters = {
+    {"megatron", "a launch script of Megatron-LM", false, "megatron", settle_megatron,
+     write_megatron},
+    {"nemo", "a YAML of overrides for NeMo's Megatron Bridge", false, "megatron", settle_megatron,
+     write_nemo},
+    {"torchtitan", "a TOML of torchtitan", false, "torchtitan", settle_torchtitan,
+     write_torchtitan},
+    {"deepspeed", "a JSON of DeepSpeed", false, "deepspeed", settle_deepspeed, write_deepspeed},
+    {"accelerate", "a YAML of Accelerate", false, "huggingface deepspeed", settle_accelerate,
+     write_accelerate},
+    {"vllm", "vLLM's command", true, "vllm", settle_server, write_vllm},
+    {"sglang", "SGLang's command", true, "sglang", settle_server, write_sglang},
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    out.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+/// What every export begins with: whose it is, what it needs, and where.
+std::vector<std::string> head_of(const Writer& writer, const Problem& p, const Layout& l) {
+  report::Style style;
+  style.unicode = false;
+  style.width = 96;
+  const Bill billed = bill(p, l);
+  const report::Heading heading = report::heading(p, l);
+  std::string text = fmt::format("Job '{}' as {}, by 'plimsoll export --to {}'.\n", p.job->name,
+                                 writer.what, writer.tool);
+  text += report::layout_line(p, l, "exported") + "\n\n";
+  text += report::answer(heading, billed) + "\n" + report::title(heading, billed, style);
+  if (billed.stages.size() > 1) text += report::stage_table(heading, billed, style);
+  const StageBill& worst = billed.stages[static_cast<std::size_t>(billed.peak_stage)];
+  for (std::size_t i = 0; i < kCategoryCount; ++i)
+    if (worst.categories[i] > 0)
+      text += fmt::format("  {:<13} {:>10}\n", report::label(static_cast<Category>(i)),
+                          human_bytes(worst.categories[i]));
+  return lines_of(report::finish(style, text));
+}
+
+/// The bill is of the stack that the file names; the tool may be another one.
+void check_framework(const Writer& writer, const Problem& p, Exported& out) {
+  const std::string& own = p.job->framework;
+  const std::string all(writer.frameworks);
+  std::string known = own;
+  // A framework of one's own is a copy of the prelude's under another name.
+  if ((" " + all + " ").find(" " + known + " ") != std::string::npos) return;
+  if (!p.module->sources()[p.framework->span.file].is_prelude()) return;
+  out.warnings.push_back(
+      fmt::format("the bill is of framework = {}, which keeps other things in memory than {} does; "
+                  "see 'plimsoll bill FILE --against {}'",
+                  own, writer.tool, all.substr(0, all.find(' '))));
+}
+
+}  // namespace
+
+const std::vector<Writer>& writers() { return kWriters; }
+
+const Writer* find_writer(std::string_view tool) {
+  for (const Writer& w : kWriters)
+    if (w.tool == tool) return &w;
+  return nullptr;
+}
+
+Exported export_layout(const Writer& writer, const Problem& p, const Layout& layout) {
+  Exported out;
+  Subject subject{p, layout, {}};
+  check_framework(writer, p, out);
+  writer.settle(subject, out);
+  if (!out.mistakes.empty()) return out;
+  const std::string why = why_impossible(p, subject.layout);
+  PLIMSOLL_ASSERT(why.empty());
+  std::vector<std::string> head = head_of(writer, p, subject.layout);
+  const std::string text = writer.write(subject, {}, out);  // for its warnings
+  (void)text;
+  const std::size_t said = out.warnings.size();
+  if (said > 0) head.push_back("");
+  for (const std::string& warning : out.warnings)
+    head.push_back("Not as the file has it: " + warning + ".");
+  out.text = writer.write(subject, head, out);
+  out.warnings.resize(said);
+  if (!out.mistakes.empty()) out.text.clear();
+  return out;
+}
+
+std::string switch_of(const Problem& p, std::string_view name) {
+  const auto set = p.job->switches.find(std::string(name));
+  if (set != p.job->switches.end()) {
+    const eval::Value& v = set->second;
+    if (const auto* word = v.as<eval::Word>()) return word->text;
+    if (const auto* text = v.as<eval::String>()) return text->text;
+    const ExprPool& pool = p.module->pool();
+    if (const auto* flag = v.as<eval::Boolean>(); flag && pool.is_constant(flag->expr))
+      return pool.value(flag->expr).is_zero() ? "false" : "true";
+    if (const auto* number = v.as<eval::Number>(); number && pool.is_constant(number->expr))
+      return pool.value(number->expr).str();
+    return "";
+  }
+  const auto param = p.framework->params.find(name);
+  if (param == p.framework->params.end() || param->second.value == nullptr) return "";
+  return param->second.value->text;
+}
+
+bool is_on(const Problem& p, std::string_view name) { return switch_of(p, name) == "true"; }
+
+std::string as_comment(const std::vector<std::string>& lines) {
+  std::string out;
+  for (const std::string& line : lines) out += line.empty() ? "#\n" : "# " + line + "\n";
+  return out;
+}
+
+void warn_changed(const Subject& s, const Layout& asked, const std::string& why, Exported& out) {
+  std::string text = why;
+  Diagnostics said;
+  if (check_rates(*s.problem.module, *s.problem.job, said)) {
+    Clock clock(s.problem);
+    const auto before = static_cast<double>(clock.step(asked).nanoseconds);
+    const auto after = static_cast<double>(clock.step(s.layout).nanoseconds);
+    text += fmt::format("; a step takes {:.1f} % {}", 100 * std::abs(after / before - 1),
+                        after < before ? "less" : "more");
+  }
+  const Int128 before = bill(s.problem, asked).peak_bytes,
+               after = bill(s.problem, s.layout).peak_bytes;
+  text += fmt::format(" and the peak is {}, not {}", human_bytes(after), human_bytes(before));
+  out.warnings.push_back(std::move(text));
+}
+
+void check_common(const Subject& s, std::string_view tool, Exported& out) {
+  const Job& job = *s.problem.job;
+  if (!job.adapt.kind.empty() && job.adapt.kind != "none")
+    out.mistakes.push_back(
+        {fmt::format("adapt = {} is set in the training script, not in what {} "
+                     "is launched with",
+                     job.adapt.kind, tool),
+         "export the job without it, and configure the adapter where it is made"});
+  if (!job.freeze.empty())
+    out.mistakes.push_back(
+        {fmt::format("'freeze' is set in the training script, not in what {} is launched with",
+                     tool),
+         "export the job without it, and freeze the weights where the model is made"});
+  if (!job.beside.empty())
+    out.warnings.push_back(
+        fmt::format("'beside {}' is another process or model: {} is not told of it",
+                    job.beside.front().name, tool));
+  if (!job.items.empty())
+    out.warnings.push_back(
+        fmt::format("explicit items of the job are counted, and {} is not told "
+                    "of them",
+                    tool));
+  if (job.imbalance != Rational(1))
+    out.warnings.push_back(
+        fmt::format("imbalance = {} is what the bill counts; {} does not hold "
+                    "routers to it",
+                    job.imbalance.str(), tool));
+  if (s.problem.cluster->pools.size() > 1)
+    out.mistakes.push_back({fmt::format("{} cannot be told of pools of unlike GPUs", tool),
+                            "export a job whose cluster is of one kind"});
+}
+
+std::vector<std::vector<std::int64_t>> chunk_layers(const Problem& p, const Layout& l) {
+  std::vector<std::vector<std::int64_t>> out;
+  for (const auto& stage : pieces(*p.program, l)) {
+    out.emplace_back();
+    for (const Piece& piece : stage) out.back().push_back(piece.count);
+  }
+  return out;
+}
+
+}  // namespace plimsoll::exports
