@@ -92,6 +92,8 @@ Exported export_layout(const Writer& writer, const Problem& p, const Layout& lay
   check_framework(writer, p, out);
   writer.settle(subject, out);
   if (!out.mistakes.empty()) return out;
+  if (!bill(p, subject.layout).fits)
+    out.warnings.push_back("this layout does not fit, by the bill");
   const std::string why = why_impossible(p, subject.layout);
   PLIMSOLL_ASSERT(why.empty());
   std::vector<std::string> head = head_of(writer, p, subject.layout);
@@ -100,7 +102,7 @@ Exported export_layout(const Writer& writer, const Problem& p, const Layout& lay
   const std::size_t said = out.warnings.size();
   if (said > 0) head.push_back("");
   for (const std::string& warning : out.warnings)
-    head.push_back("Not as the file has it: " + warning + ".");
+    head.push_back("Note: " + warning + ".");
   out.text = writer.write(subject, head, out);
   out.warnings.resize(said);
   if (!out.mistakes.empty()) out.text.clear();

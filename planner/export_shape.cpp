@@ -185,7 +185,8 @@ class Reader {
   /// Norms of the residual stream: two, in front of attention and feed-forward.
   void check_norms(const Segment& segment) {
     int norms = 0;
-    bool in_front = true;
+    bool in_front = true, side_by_side = false;
+    std::vector<ValueId> normed;
     for (OpId id = segment.first_op; id < segment.first_op + segment.op_count; ++id) {
       const Op& op = p_.ops[id];
       if (is_norm(op.kind)) {
@@ -194,6 +195,8 @@ class Reader {
                            (from->name == "q" || from->name == "k" || from->name == "q_down" ||
                             from->name == "kv_down");
         norms += inner ? 0 : 1;
+        side_by_side |= std::find(normed.begin(), normed.end(), op.inputs[0]) != normed.end();
+        if (!inner) normed.push_back(op.inputs[0]);
         if (op.plus_one) beyond("norms whose weights are added to 1");
       }
       if (op.kind == OpKind::linear && (op.name == "q" || op.name == "q_down")) {
@@ -205,7 +208,7 @@ class Reader {
       beyond("norms behind attention and feed-forward");
     else if (norms > 2)
       beyond("norms before and behind attention and feed-forward");
-    else if (norms == 1)
+    else if (norms == 1 || side_by_side)
       beyond("attention and feed-forward side by side");
   }
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 SKIPPED = 77
-COMMAND = re.compile(r"^#\$ (plimsoll (?:bill|plan|explain|timeline|verify|diagnose) .*)$", re.M)
+COMMAND = re.compile(r"^#\$ (plimsoll (?:bill|plan|explain|timeline|verify|diagnose|export) .*)$", re.M)
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
@@ -161,7 +161,7 @@ def main():
     parser.add_argument("examples", type=pathlib.Path, nargs="+", help="folders of .plan files")
     options = parser.parse_args()
     readers = {}
-    for kind in ("bill", "plan", "explain", "timeline", "verify", "diagnose"):
+    for kind in ("bill", "plan", "explain", "timeline", "verify", "diagnose", "export"):
         schema = json.loads((options.schemas / f"{kind}.schema.json").read_text(encoding="utf-8"))
         readers[kind] = by_package(schema) if options.jsonschema else lambda answer, s=schema: violations(answer, s, s)
         if readers[kind] is None:

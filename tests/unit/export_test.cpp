@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+// What is exported, and what is refused because a tool cannot say it. tests/exchange_test.py holds
+// whole exports against the tools' names and reads them back.
+
+#include "planner/export.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/export_shape.hpp"
+#include "tests/unit/priced.hpp"
+
+using namespace plimsoll;
+using namespace plimsoll::exports;
+using namespace plimsoll::test;
+
+namespace {
+
+Priced job(const std::string& model, const std::string& fields, const std::string& layout,
+           int nodes = 1) {
+  return price(
+      fmt::format("cluster c {{ gpu = h100_sxm nodes = {} gpus_per_node = 8 }}\n"
+                  "train t {{ model = {} cluster = c seq = 4Ki batch = 256 {} }}\n"
+                  "layout l {{ {} }}\n",
+                  nodes, model, fields, layout));
+}
+
+Exported exported(const Priced& p, std::string_view tool) {
+  const Writer* writer = find_writer(tool);
+  REQUIRE(writer != nullptr);
+  return export_layout(*writer, *p.problem, p.layout);
+}
+
+bool refuses(const Exported& e, std::string_view words) {
+  return e.text.empty() && std::any_of(e.mistakes.begin(), e.mistakes.end(), [&](const Mistake& m) {
+           return m.what.find(words) != std::string::npos && !m.help.empty();
+         });
+}
+
+Shape shape(const std::string& model) {
+  const Priced p = job(model, "", "tp = 1");
+  return shape_of(*p.problem->program);
+}
+
+}  // namespace
+
+TEST_CASE("shapes are read off the ops", "[export]") {
+  const Shape llama = shape("llama3_70b");
+  CHECK(llama.layers == 80);
+  CHECK(llama.hidden == 8192);
+  CHECK(llama.heads == 64);
+  CHECK(llama.kv_heads == 8);
+  CHECK(llama.head_dim == 128);
+  CHECK(llama.ffn == 28672);
+  CHECK(llama.vocab == 128256);
+  CHECK(llama.rope);
+  CHECK(llama.gated);
+  CHECK(!llama.tied);
+  CHECK(llama.rmsnorm);
+  CHECK(llama.beyond.empty());
+
+  const Shape gpt = shape("gpt3_5b");
+  CHECK(gpt.positions == 2048);
+  CHECK(!gpt.rope);
+  CHECK(!gpt.rmsnorm);
+  CHECK(!gpt.gated);
+  CHECK(gpt.activation == OpKind::gelu);
+  CHECK(gpt.tied);
+  CHECK((gpt.bias_qkv && gpt.bias_o && gpt.bias_mlp));
+
+  const Shape deepseek = shape("deepseek_v3");
+  CHECK(deepseek.q_lora == 1536);
+  CHECK(deepseek.kv_lora == 512);
+  CHECK(deepseek.nope == 128);
+  CHECK(deepseek.rope_dim == 64);
+  CHECK(deepseek.v_dim == 128);
+  CHECK(deepseek.experts == 256);
+  CHECK(deepseek.top_k == 8);
+  CHECK(deepseek.expert_ffn == 2048);
+  CHECK(deepseek.shared_ffn == 2048);
+  CHECK(deepseek.ffn == 18432);
+  CHECK(std::count(deepseek.routed.begin(), deepseek.routed.end(), true) == 58);
+  CHECK(deepseek.sigmoid);
+  CHECK(deepseek.router_bias);
+  CHECK(deepseek.beyond.empty());
+
+  CHECK(shape("qwen3_8b").qk_norm);
+  const Shape oss = shape("gpt_oss_20b");
+  CHECK(oss.window == 128);
+  CHECK(oss.windowed[0]);
+  CHECK(!oss.windowed[1]);
+  CHECK(oss.sinks);
+  CHECK(!shape("gemma_2_9b").beyond.empty());
+  CHECK(!shape("falcon_40b").beyond.empty());
+  CHECK(!shape("olmo_2_7b").beyond.empty());
+}
+
+TEST_CASE("what a tool cannot say is refused, with its name", "[export]") {
+  CHECK(
+      refuses(exported(job("gemma_2_9b", "framework = megatron", "tp = 8"), "megatron"), "norms"));
+  CHECK(refuses(exported(job("llama3_8b", "optimizer = adamw8bit", "tp = 8"), "megatron"),
+                "adamw8bit"));
+  CHECK(refuses(exported(job("llama3_8b", "adapt = lora(rank = 16, on = {q, k, v, o})", "tp = 8"),
+                         "megatron"),
+                "adapt"));
+  CHECK(refuses(
+      exported(job("llama3_8b", "framework = plain", "pp = 8 schedule = gpipe"), "megatron"),
+      "gpipe"));
+  CHECK(refuses(exported(job("llama3_8b", "framework = megatron", "tp = 8 zero = 1"), "deepspeed"),
+                "") == false);
+  CHECK(refuses(
+      exported(job("llama3_8b", "framework = deepspeed", "zero = 3 shard = 4"), "deepspeed"),
+      "shards over all"));
+  CHECK(refuses(
+      exported(job("llama3_8b", "framework = torchtitan dropout = 0.1", "zero = 3"), "torchtitan"),
+      "dropout"));
+  CHECK(refuses(exported(job("llama3_8b", "framework = huggingface", "zero = 1"), "accelerate"),
+                "zero = 1"));
+}
+
+TEST_CASE("what a tool has otherwise is priced, and said in the file", "[export]") {
+  const Priced p =
+      job("llama3_70b", "framework = megatron",
+          "tp = 8 pp = 4 zero = 1 recompute = full recompute_layers = [3, 0, 0, 0]", 4);
+  const Exported e = exported(p, "megatron");
+  REQUIRE(e.mistakes.empty());
+  REQUIRE(e.warnings.size() == 1);
+  CHECK(e.warnings[0].find("[3, 0, 0, 0]") != std::string::npos);
+  CHECK(e.text.find("--recompute-method block --recompute-num-layers 3") != std::string::npos);
+  CHECK(e.text.find("# Note: Megatron-LM recomputes") != std::string::npos);
+
+  const Exported own =
+      exported(job("llama3_8b", "framework = torchtitan", "tp = 2 zero = 3 sp = false mbs = 1"),
+               "torchtitan");
+  REQUIRE(own.warnings.size() == 1);
+  CHECK(own.warnings[0].find("divides the sequence") != std::string::npos);
+  // The bill in the head is of what runs.
+  CHECK(own.text.find("tp 2 - sp") != std::string::npos);
+}
+
+TEST_CASE("stages, windows and layers of experts as Megatron-LM writes them", "[export]") {
+  const Exported uneven = exported(job("llama3_70b", "framework = megatron",
+                                       "tp = 8 pp = 4 stage_layers = [19, 21, 21, 19] zero = 1", 4),
+                                   "megatron");
+  CHECK(uneven.text.find("--pipeline-model-parallel-layout \"Et*19|t*21|t*21|t*19L\"") !=
+        std::string::npos);
+  const Exported routed =
+      exported(job("deepseek_v3", "framework = megatron", "tp = 8 ep = 8 zero = 1", 8), "megatron");
+  CHECK(routed.text.find("--moe-layer-freq \"([0]*3+[1]*58)\"") != std::string::npos);
+  const Exported windows =
+      exported(job("gpt_oss_20b", "framework = megatron", "tp = 2 zero = 1"), "megatron");
+  CHECK(windows.mistakes.size() == 1);  // biases of attention alone
+}
