@@ -28,7 +28,7 @@ constexpr std::string_view kShortPage =
   plimsoll export FILE     what Megatron-LM, torchtitan, vLLM … are launched with
   plimsoll check FILE      look for mistakes; say what the file declares
   plimsoll fmt FILE        the file in canonical form
-  plimsoll import FILE     a .plan file from a run's launch flags
+  plimsoll import FILE     a .plan file from launch flags, a TOML, a JSON or a config.json
 
 FILE is a .plan file, or - for standard input. A first one to try:
 
@@ -132,7 +132,7 @@ class Parser {
     auto* importing =
         command("import", "A .plan file from what a run is launched with, on standard output");
     importing
-        ->add_option("--from", options_.from, "The kind of file (megatron); else it is recognised")
+        ->add_option("--from", options_.from, "megatron, torchtitan, deepspeed or huggingface; else it is recognised")
         ->type_name("KIND");
     importing->add_option("--gpu", options_.gpu, "The GPU, where the file does not tell: h100_sxm")
         ->type_name("GPU");
@@ -288,7 +288,7 @@ class Parser {
                           "give one of them a name");
       return options_;
     }
-    if (options_.files.size() > 1 && options_.command != "fmt")
+    if (options_.files.size() > 1 && options_.command != "fmt" && options_.command != "import")
       return user_error(
           fmt::format("{} takes one file, not {}", options_.command, options_.files.size()),
           "run it once for each; 'use \"other.plan\"' brings files together");

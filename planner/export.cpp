@@ -101,8 +101,7 @@ Exported export_layout(const Writer& writer, const Problem& p, const Layout& lay
   (void)text;
   const std::size_t said = out.warnings.size();
   if (said > 0) head.push_back("");
-  for (const std::string& warning : out.warnings)
-    head.push_back("Note: " + warning + ".");
+  for (const std::string& warning : out.warnings) head.push_back("Note: " + warning + ".");
   out.text = writer.write(subject, head, out);
   out.warnings.resize(said);
   if (!out.mistakes.empty()) out.text.clear();
@@ -151,7 +150,17 @@ void warn_changed(const Subject& s, const Layout& asked, const std::string& why,
   out.warnings.push_back(std::move(text));
 }
 
-void check_common(const Subject& s, std::string_view tool, Exported& out) {
+void check_switches(const Subject& s, std::string_view tool, std::string_view known,
+                    Exported& out) {
+  const std::string all = fmt::format(" {} ", known);
+  for (const auto& [name, value] : s.problem.job->switches)
+    if (all.find(" " + name + " ") == std::string::npos)
+      out.warnings.push_back(fmt::format("{} = {} is what the bill counts; {} is not told of it",
+                                         name, switch_of(s.problem, name), tool));
+}
+
+void check_common(const Subject& s, std::string_view tool, std::string_view known, Exported& out) {
+  check_switches(s, tool, known, out);
   const Job& job = *s.problem.job;
   if (!job.adapt.kind.empty() && job.adapt.kind != "none")
     out.mistakes.push_back(

@@ -70,7 +70,10 @@ void warn_changed(const Subject&, const Layout& asked, const std::string& why, E
 
 /// Reports what of a train job no writer of a stack can say: adapters, frozen parts, further
 /// models, explicit items.
-void check_common(const Subject&, std::string_view tool, Exported&);
+/// \a known: switches of frameworks that the writer puts into words.
+void check_common(const Subject&, std::string_view tool, std::string_view known, Exported&);
+/// Warns of each switch that the job sets and the writer has no words for.
+void check_switches(const Subject&, std::string_view tool, std::string_view known, Exported&);
 
 /// Layers of each chunk of each stage: [stage][chunk].
 std::vector<std::vector<std::int64_t>> chunk_layers(const Problem&, const Layout&);

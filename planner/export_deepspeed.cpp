@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 /// What both tools leave to the model's own script.
 void settle_script(Subject& s, std::string_view tool, Exported& out) {
-  check_common(s, tool, out);
+  check_common(s, tool, "loss attention bucket overlap_comm max_live", out);
   Layout& l = s.layout;
   const auto cannot = [&](std::string what, std::string help) {
     out.mistakes.push_back({std::move(what), std::move(help)});

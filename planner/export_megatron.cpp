@@ -27,7 +27,7 @@ struct Setting {
 };
 
 /// "Et*9|t*10|…|t*9L": what lies on each chunk, in the order of the model.
-std::string layout_table(const Problem& p, const Layout& l) {
+std::string layout_table(const Problem& p, const Layout& l, std::int64_t mtp) {
   const auto chunks = chunk_layers(p, l);
   std::string text;
   for (std::int64_t k = 0; k < l.vpp; ++k)
@@ -36,7 +36,8 @@ std::string layout_table(const Problem& p, const Layout& l) {
       if (r + k > 0) text += '|';
       if (r + k == 0) text += 'E';
       if (n > 0) text += n == 1 ? "t" : fmt::format("t*{}", n);
-      if (k + 1 == l.vpp && r + 1 == l.pp) text += 'L';
+      if (k + 1 == l.vpp && r + 1 == l.pp)
+        text += std::string(static_cast<std::size_t>(mtp), 'm') + 'L';
     }
   return text;
 }
@@ -145,7 +146,7 @@ class Settings {
     number("qk-head-dim", "qk_head_dim", shape_.nope);
     number("qk-pos-emb-head-dim", "qk_pos_emb_head_dim", shape_.rope_dim);
     number("v-head-dim", "v_head_dim", shape_.v_dim);
-    on("qk-layernorm", "qk_layernorm");
+    if (shape_.latent_norm) on("qk-layernorm", "qk_layernorm");
   }
 
   void positions() {
@@ -271,7 +272,7 @@ class Settings {
 
   void stages() {
     if (!is_even(l_) || shape_.mtp > 0) {
-      const std::string table = layout_table(p_, l_);
+      const std::string table = layout_table(p_, l_, shape_.mtp);
       add("--pipeline-model-parallel-layout", "\"" + table + "\"", "model",
           "pipeline_model_parallel_layout", "\"" + table + "\"");
     } else if (l_.vpp > 1) {
@@ -314,15 +315,37 @@ class Settings {
       word("recompute-granularity", "recompute_granularity", "selective");
       add("--recompute-modules", "core_attn", "model", "recompute_modules", "[core_attn]");
     }
+    precision_aware();
     const std::string grads = job_.grads;
-    if (grads == "bf16") on("grad-reduce-in-bf16", "grad_reduce_in_fp32", "ddp", "false");
+    if (grads == "bf16" && !precision_aware_)
+      on("grad-reduce-in-bf16", "grad_reduce_in_fp32", "ddp", "false");
     if (grads == "fp32" && job_.precision == "fp16")
       add("--accumulate-allreduce-grads-in-fp32", "", "ddp", "grad_reduce_in_fp32", "true");
     if (switch_of(p_, "fuse_wgrad") == "false")
       on("no-gradient-accumulation-fusion", "gradient_accumulation_fusion", "model", "false");
   }
 
+  /// States in other dtypes than fp32.
+  void precision_aware() {
+    const std::string m = set("m_dtype"), v = set("v_dtype"), masters = set("masters");
+    precision_aware_ = !m.empty() || !v.empty() || !masters.empty();
+    if (!precision_aware_) return;
+    on("use-precision-aware-optimizer", "use_precision_aware_optimizer", "optimizer");
+    const auto dtype = [&](std::string_view flag, std::string_view field, const std::string& w) {
+      if (!w.empty()) add("--" + std::string(flag), w, "optimizer", std::string(field), w);
+    };
+    dtype("exp-avg-dtype", "exp_avg_dtype", m);
+    dtype("exp-avg-sq-dtype", "exp_avg_sq_dtype", v);
+    dtype("main-params-dtype", "main_params_dtype", masters == "fp16" ? "fp16" : "fp32");
+    if (!job_.grads.empty()) dtype("main-grads-dtype", "main_grads_dtype", job_.grads);
+  }
+  /// A switch that the job itself sets.
+  std::string set(std::string_view name) const {
+    return job_.switches.contains(std::string(name)) ? switch_of(p_, name) : "";
+  }
+
   void kernels() {
+    switches();
     const std::string backend = job_.attention == "cudnn" ? "fused" : job_.attention;
     word("attention-backend", "attention_backend", backend);
     const std::string loss = switch_of(p_, "loss");
@@ -339,9 +362,29 @@ class Settings {
           "false");
   }
 
+  void switches() {
+    if (set("spec") == "local") word("transformer-impl", "transformer_impl", "local");
+    if (set("fused_softmax") == "false")
+      on("no-masked-softmax-fusion", "masked_softmax_fusion", "model", "false");
+    if (set("fused_gelu") == "false")
+      on("no-bias-gelu-fusion", "bias_activation_fusion", "model", "false");
+    if (set("moe_overlap") == "true")
+      on("overlap-moe-expert-parallel-comm", "overlap_moe_expert_parallel_comm");
+    if (set("overlap_flush") == "true")
+      on("overlap-p2p-communication-warmup-flush", "overlap_p2p_comm_warmup_flush");
+    if (set("fp8_weights") == "true") on("fp8-param-gather", "fp8_param");
+    if (const std::string n = set("vocab_divisor"); !n.empty())
+      word("make-vocab-size-divisible-by", "make_vocab_size_divisible_by", n);
+    if (const std::string n = set("deferred_wgrads"); !n.empty() && n != "0") {
+      on("defer-embedding-wgrad-compute", "defer_embedding_wgrad_compute");
+      word("wgrad-deferral-limit", "wgrad_deferral_limit", n);
+    }
+  }
+
   const Problem& p_;
   const Layout& l_;
   const Job& job_;
+  bool precision_aware_ = false;
   Shape shape_;
   Exported& out_;
   std::vector<std::vector<Setting>> groups_;
@@ -387,7 +430,12 @@ void settle_megatron(Subject& s, Exported& out) {
   if (shape.bias_o != shape.bias_mlp)
     out.mistakes.push_back({"Megatron-LM has biases on all linears or on none",
                             "it makes one exception, for q, k and v (--add-qkv-bias)"});
-  check_common(s, "Megatron-LM", out);
+  check_common(
+      s, "Megatron-LM",
+      "te_version deterministic fuse_wgrad dataloader_mask loss attention grads cp_comm "
+      "dispatcher grouped_gemm fused_gelu spec fused_softmax vocab_divisor masters m_dtype "
+      "v_dtype fp8_weights overlap_flush moe_overlap deferred_wgrads tp_overlap",
+      out);
   check_optimizer(*s.problem.job, out);
   const Layout& l = s.layout;
   if (l.schedule != Schedule::one_f_one_b && l.schedule != Schedule::interleaved)

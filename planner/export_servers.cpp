@@ -51,6 +51,7 @@ std::string share(const Rational& r) { return fmt::format("{:.4g}", r.to_double(
 void settle_server(Subject& s, Exported& out) {
   const Job& job = *s.problem.job;
   const Layout& l = s.layout;
+  check_switches(s, "the server", "max_sequences attention", out);
   for (const std::string& bits : {job.weights, job.kv})
     if (bits != "bf16" && bits != "fp8" && bits != "int8" && bits != "int4")
       out.warnings.push_back(fmt::format(

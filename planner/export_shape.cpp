@@ -17,9 +17,12 @@ class Reader {
     s_.layers = p_.layer_count;
     s_.routed.assign(p_.layer_count, false);
     s_.windowed.assign(p_.layer_count, false);
-    for (const Segment& segment : p_.segments)
+    for (const Segment& segment : p_.segments) {
+      if (!segment.is_layer) read_root(segment);
+      if (!segment.is_layer) continue;
       for (OpId id = segment.first_op; id < segment.first_op + segment.op_count; ++id)
         read_op(p_.ops[id], segment);
+    }
     for (const Segment& segment : p_.segments)
       if (segment.is_layer) check_norms(segment);
     if (losses_ > 1) s_.mtp = losses_ - 1;
@@ -44,6 +47,19 @@ class Reader {
     if (into != 0 && value != 0 && into != value)
       beyond(std::string(what) + " that differ by layer");
     if (value != 0) into = value;
+  }
+
+  /// What stands beside the layers: a head that predicts a further token is one of them once more.
+  void read_root(const Segment& segment) {
+    for (OpId id = segment.first_op; id < segment.first_op + segment.op_count; ++id) {
+      const Op& op = p_.ops[id];
+      const bool of_layers = op.kind == OpKind::linear
+                                 ? op.name != "head"
+                                 : op.kind == OpKind::attention || op.kind == OpKind::experts ||
+                                       op.kind == OpKind::concat;
+      if (of_layers && losses_ == 0) beyond("layers that stand beside the repeated ones");
+      if (!of_layers) read_op(op, segment);
+    }
   }
 
   void read_op(const Op& op, const Segment& segment) {
@@ -197,6 +213,7 @@ class Reader {
         norms += inner ? 0 : 1;
         side_by_side |= std::find(normed.begin(), normed.end(), op.inputs[0]) != normed.end();
         if (!inner) normed.push_back(op.inputs[0]);
+        s_.latent_norm |= inner && from->name == "kv_down";
         if (op.plus_one) beyond("norms whose weights are added to 1");
       }
       if (op.kind == OpKind::linear && (op.name == "q" || op.name == "q_down")) {

@@ -30,7 +30,8 @@ struct Shape {
   bool sigmoid = false, router_bias = false, expert_bias = false;
   // Latent attention; kv_lora 0: none.
   std::int64_t q_lora = 0, kv_lora = 0, nope = 0, rope_dim = 0, v_dim = 0;
-  std::int64_t mtp = 0;  ///< further losses
+  bool latent_norm = false;  ///< of the narrow queries, keys and values
+  std::int64_t mtp = 0;      ///< heads that predict further tokens, beside the layers
 
   /// What none of the fields above can say ("norms behind attention and feed-forward").
   std::vector<std::string> beyond;

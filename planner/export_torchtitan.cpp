@@ -178,7 +178,7 @@ void settle_layout(Subject& s, Exported& out) {
 }  // namespace
 
 void settle_torchtitan(Subject& s, Exported& out) {
-  check_common(s, "torchtitan", out);
+  check_common(s, "torchtitan", "compile loss attention segments tp_overlap fp8_recipe", out);
   const Job& job = *s.problem.job;
   const Layout& l = s.layout;
   const auto cannot = [&](std::string what, std::string help) {

@@ -18,6 +18,10 @@ namespace {
 
 // A further kind is a row here and a file of its own.
 const std::vector<Reader> kReaders = {
+    {"deepspeed", "a JSON of DeepSpeed, with the model's config.json", looks_like_deepspeed,
+     read_deepspeed},
+    {"huggingface", "a config.json of Hugging Face", looks_like_huggingface, read_huggingface},
+    {"torchtitan", "a TOML of torchtitan", looks_like_torchtitan, read_torchtitan},
     {"megatron", "launch flags of Megatron-LM: a script, an argument list or key: value lines",
      looks_like_megatron, read_megatron},
 };

@@ -23,6 +23,8 @@ struct Request {
   std::string gpu;                   ///< --gpu, a name of the prelude or close to one; "" unsaid
   std::optional<std::int64_t> gpus;  ///< --gpus
   std::vector<std::pair<std::string, std::string>> set;  ///< --set FIELD=VALUE: fields of the job
+  /// Name and text of further files that were given: the model of a DeepSpeed JSON.
+  std::vector<std::pair<std::string, std::string>> others;
 };
 
 /// What a reader could not take, and what to do about it.
@@ -66,5 +68,11 @@ std::string set_text(const Request&);
 // One reader a kind.
 Imported read_megatron(const Request&);
 bool looks_like_megatron(const std::string& text);
+Imported read_huggingface(const Request&);
+bool looks_like_huggingface(const std::string& text);
+Imported read_torchtitan(const Request&);
+bool looks_like_torchtitan(const std::string& text);
+Imported read_deepspeed(const Request&);
+bool looks_like_deepspeed(const std::string& text);
 
 }  // namespace plimsoll::imports

@@ -26,6 +26,7 @@ constexpr auto kModelled = std::to_array<std::string_view>({
     "decoder-last-pipeline-num-layers",
     "defer-embedding-wgrad-compute",
     "delay-wgrad-compute",
+    "data-parallel-sharding-strategy",
     "deterministic-mode",
     "disable-bias-linear",
     "exp-avg-dtype",

@@ -183,7 +183,12 @@ class JobText {
     degree("etp", run_.etp);
     const bool fsdp = flags_.has("use-megatron-fsdp") || flags_.has("use-custom-fsdp");
     const bool sharded = flags_.has("use-distributed-optimizer");
-    layout_ += fmt::format("zero = {}\n", fsdp ? 3 : sharded ? 1 : 0);
+    const std::string kept = flags_.word("data-parallel-sharding-strategy", "optim_grads_params");
+    const int fsdp_stage = kept == "no_shard"      ? 0
+                           : kept == "optim"       ? 1
+                           : kept == "optim_grads" ? 2
+                                                   : 3;
+    layout_ += fmt::format("zero = {}\n", fsdp ? fsdp_stage : sharded ? 1 : 0);
     const std::int64_t copies = flags_.number("num-distributed-optimizer-instances", 1);
     if (copies > 1 && (sharded || fsdp) && run_.dp * run_.cp % copies == 0)
       layout_ += fmt::format("shard = {}\n", run_.dp * run_.cp / copies);
@@ -197,8 +202,12 @@ class JobText {
     if (run_.pp == 1) return;
     const std::int64_t longest = *std::max_element(run_.chunks.begin(), run_.chunks.end());
     const std::int64_t shortest = *std::min_element(run_.chunks.begin(), run_.chunks.end());
-    if (longest == shortest || shortest == 0 || run_.vpp > 1) return;  // filled up, or all alike
-    layout_ += fmt::format("stage_layers = [{}]\n", fmt::join(run_.chunks, ", "));
+    if (longest == shortest || shortest == 0 || !alike_in_stages(run_))
+      return;  // all alike, or filled up
+    std::vector<std::int64_t> stages;
+    for (std::size_t i = 0; i < run_.chunks.size(); i += static_cast<std::size_t>(run_.vpp))
+      stages.push_back(run_.chunks[i] * run_.vpp);
+    layout_ += fmt::format("stage_layers = [{}]\n", fmt::join(stages, ", "));
   }
 
   void recompute() {

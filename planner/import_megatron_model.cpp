@@ -72,7 +72,7 @@ void layer_fields(Fields& out, const Run& run) {
   const auto pp = static_cast<std::size_t>(run.pp);
   const std::int64_t longest = *std::max_element(run.chunks.begin(), run.chunks.end());
   const std::int64_t shortest = *std::min_element(run.chunks.begin(), run.chunks.end());
-  const bool fill = shortest == 0 || (run.vpp > 1 && longest != shortest);
+  const bool fill = shortest == 0 || !alike_in_stages(run);
   std::vector<bool> routed = run.routed;
   if (routed.empty()) routed.assign(static_cast<std::size_t>(run.layers), false);
   const auto dense = std::find(routed.begin(), routed.end(), true) - routed.begin();
