@@ -87,6 +87,15 @@ struct Shortage {
 std::vector<Explanation> explain_difference(const Problem&, const Layout&, std::int64_t stage,
                                             std::int64_t allocated, const std::optional<Shortage>&);
 
+/// A log without a failure: the most of each counter beside the bill.
+Diagnosis diagnose_counters(const Problem&, const Bill&, const logs::MemoryLog&,
+                            std::optional<std::int64_t> stage);
+
+/// Context, communicators and libraries in a stage's bill.
+std::int64_t outside_bytes(const Problem&, const StageBill&);
+/// Share by which a bill may be off, whatever it is of.
+double error_margin(const Problem&);
+
 /// A server's log beside its bill.
 Diagnosis diagnose_server(const Problem&, const Bill&, const logs::Server&);
 
