@@ -10,6 +10,7 @@
 #include "lang/module.hpp"
 #include "planner/peak.hpp"
 #include "planner/report_bill.hpp"
+#include "planner/segments.hpp"
 
 namespace plimsoll::cli {
 namespace {
@@ -32,8 +33,9 @@ Outcome side_by_side(const Problem& problem, const Layout& layout, const Bill& o
   job.loss.clear();
   job.grads.clear();
   job.switches.clear();
-  const auto other = make_problem(module, job, diags);
+  auto other = make_problem(module, job, diags);
   if (!other) return {};
+  if (problem.segments) other->segments = problem.segments->fresh();
   Layout same = layout;
   resolve(*other, same);
   const Bill there = plimsoll::bill(*other, same);

@@ -15,6 +15,7 @@
 #include "planner/judge.hpp"
 #include "planner/peak.hpp"
 #include "planner/report_bill.hpp"
+#include "runtime/segments.hpp"
 
 namespace plimsoll::cli {
 
@@ -42,7 +43,10 @@ Outcome run_command(const Module& module, const Job& job, const WithProblem& com
   static constexpr const char* kHelp =
       "change the expression, or the sizes and degrees that it reads";
   try {
-    if (const auto problem = make_problem(module, job, diags)) return command(*problem, diags);
+    if (auto problem = make_problem(module, job, diags)) {
+      problem->segments = runtime::replayed_segments();
+      return command(*problem, diags);
+    }
   } catch (const PriceError& e) {
     // What is written in the prelude comes out wrong because of the user's numbers.
     const bool own = e.span && !module.sources()[e.span.file].is_prelude();
@@ -86,11 +90,16 @@ Outcome with_problem(const Options& options, const Terminal& terminal, const Wit
 }
 
 Outcome with_bill(const Problem& problem, const Options& options, Diagnostics& diags,
-                  const WithBill& command) {
+                  const WithBill& command, bool replayed) {
   std::string why;
   const auto layout = pick_layout(problem, options, diags, why);
   if (!layout) return no_layout(problem, options, why);
-  const Bill priced = plimsoll::bill(problem, *layout);
+  Problem by_factor;
+  if (!replayed) {
+    by_factor = problem;
+    by_factor.segments.reset();
+  }
+  const Bill priced = plimsoll::bill(replayed ? problem : by_factor, *layout);
   if (find_layout(*problem.module, options.layout, diags) != nullptr)
     for (const Condition* c : broken_requirements(problem, *layout, priced))
       diags.warning(c->span, "the layout does not meet this requirement")

@@ -23,7 +23,9 @@ Outcome with_problem(const Options&, const Terminal&, const WithProblem& command
 using WithBill = std::function<Outcome(const Layout&, const Bill&)>;
 
 /// Prices the layout that the options name or, without a name, the file's only one; else the best
-/// that planning finds, or where none fits the one nearest to fitting.
-Outcome with_bill(const Problem&, const Options&, Diagnostics&, const WithBill& command);
+/// that planning finds, or where none fits the one nearest to fitting. \a replayed: the bill's
+/// segments are wanted; else they are the framework's factor, which takes no time.
+Outcome with_bill(const Problem&, const Options&, Diagnostics&, const WithBill& command,
+                  bool replayed = true);
 
 }  // namespace plimsoll::cli

@@ -30,7 +30,8 @@ Outcome timeline(const Options& options, const Terminal& terminal) {
               fmt::format("'{}' serves; a timeline is of a training step", problem.job->name),
               "name a train job with --job, or ask 'plimsoll bill'");
         return with_bill(
-            problem, options, diags, [&](const Layout& layout, const Bill& priced) -> Outcome {
+            problem, options, diags,
+            [&](const Layout& layout, const Bill& priced) -> Outcome {
               const std::int64_t ranks = runtime::rank_count(layout);
               if (options.rank && *options.rank >= ranks)
                 return user_error(
@@ -55,7 +56,8 @@ Outcome timeline(const Options& options, const Terminal& terminal) {
                                   heading, priced,
                                   runtime::timeline(plan, report::timeline_columns(plain)), plain),
                               std::move(outcome));
-            });
+            },
+            false);
       });
 }
 

@@ -69,7 +69,8 @@ Outcome verify(const Options& options, const Terminal& terminal) {
               fmt::format("'{}' serves; only training steps are run", problem.job->name),
               "name a train job with --job, or ask 'plimsoll bill'");
         return with_bill(
-            problem, options, diags, [&](const Layout& layout, const Bill& bill) -> Outcome {
+            problem, options, diags,
+            [&](const Layout& layout, const Bill& bill) -> Outcome {
               const std::int64_t ranks = runtime::rank_count(layout);
               if (options.ranks.kind == runtime::RankChoice::one && options.ranks.rank >= ranks)
                 return user_error(
@@ -93,7 +94,8 @@ Outcome verify(const Options& options, const Terminal& terminal) {
                                    : report::verify_text(report::heading(problem, layout), bill,
                                                          problem, seen, terminal.style),
                       ""};
-            });
+            },
+            false);
       });
 }
 

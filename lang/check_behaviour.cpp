@@ -26,6 +26,7 @@ constexpr Field kFrameworkFields[] = {
     {"derive", FieldType::other, "false"},
     {"allocator", FieldType::other, "false"},
     {"reserved_factor", FieldType::quantity, "1.04"},
+    {"replay", FieldType::other, "true"},
     {"margin", FieldType::share, "3%"},
     {"utilization", FieldType::share, "90%"},
     {"batch_tokens", FieldType::tokens, "8Ki"},
@@ -360,7 +361,7 @@ class BehaviourReader {
     eval::Evaluator evaluator(module_.pool, diags_);
     const BehaviourScope scope(*behaviour_, nullptr, place, evaluator);
     const std::string& name = entry.name.text;
-    if (name == "context" || name == "derive" || name == "allocator") {
+    if (name == "context" || name == "derive" || name == "allocator" || name == "replay") {
       body.condition(*entry.value);
       return;
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -190,9 +191,13 @@ struct Inventory {
   std::vector<Spill> spills;
   std::vector<std::pair<Var, Expr>> defaults;  ///< of the framework, for layout variables left open
   Rational margin = 0;                         ///< "edge" within this share of the memory
-  Rational reserved_factor = 1;  ///< reserved over allocated, until the allocator replays it
+  /// Reserved over allocated: an estimate where the allocator is replayed, else what counts.
+  Rational reserved_factor = 1;
   std::string reserved_source;
+  /// Does reserved come from a replay of the allocator? Unless said, where no factor is stated.
+  std::optional<bool> replay;
   bool counts_blocks = true;  ///< false: allocated is the live bytes (plain, textbook)
+  bool is_replayed() const { return counts_blocks && replay.value_or(reserved_source.empty()); }
 
   std::uint32_t trace_of(std::uint32_t segment) const;
 };

@@ -95,6 +95,8 @@ void Lowering::read_entry(const ast::Entry& e) {
                    : field == "context" ? context_
                                         : inventory_.counts_blocks;
         if (const auto c = eval_.condition(*e.value, scope)) to = !is_zero(*c);
+      } else if (field == "replay") {
+        if (const auto c = eval_.condition(*e.value, scope)) inventory_.replay = !is_zero(*c);
       } else if (field == "reserved_factor" || field == "margin") {
         if (const auto r = eval_.constant(*e.value, scope_, kCount))
           (field == "margin" ? inventory_.margin : inventory_.reserved_factor) = *r;

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "planner/formula.hpp"
+#include "planner/segments.hpp"
 
 namespace plimsoll {
 
@@ -390,7 +391,7 @@ std::string moment_name(const Problem& p, std::uint32_t segment, OpId op, bool b
 }
 
 void itemise(const Problem& p, const CostModel& model, const StageCost& s, const Moment& m,
-             StageBill& b, bool formulas) {
+             const Footprint& f, StageBill& b, bool formulas) {
   Lines lines(p, model, s, m, formulas);
   lines.collect();
   lines.write(b);
@@ -400,13 +401,10 @@ void itemise(const Problem& p, const CostModel& model, const StageCost& s, const
   if (live != m.bytes.live)
     throw InternalError(fmt::format("the lines of stage {} add up to {} bytes, its peak is {}",
                                     b.stage, to_string(live), m.bytes.live));
-  const std::int64_t allocated = p.inventory.counts_blocks ? m.bytes.blocks : m.bytes.live;
-  const std::int64_t reserved =
-      (Rational(allocated) * p.inventory.reserved_factor).ceil().to_int64();
-  add_line(b, "rounding to blocks of 512 B", Category::fragmentation, allocated - m.bytes.live,
+  add_line(b, "rounding to blocks of 512 B", Category::fragmentation, f.allocated - m.bytes.live,
            "ACCOUNTING.md D: the caching allocator's round_size");
-  add_line(b, "segments beyond live blocks", Category::fragmentation, reserved - allocated,
-           p.inventory.reserved_source);
+  add_line(b, "segments beyond live blocks", Category::fragmentation, f.reserved - f.allocated,
+           replays(p) ? kReplaySource : p.inventory.reserved_source);
   b.peak_moment = moment_name(p, s, m);
   b.in_flight = 0;
   if (m.kind == Moment::forward || m.kind == Moment::backward) {

@@ -16,9 +16,10 @@ std::string moment_name(const Problem&, std::uint32_t segment, OpId op, bool bac
                         bool recomputing);
 
 /// Fills a stage's lines with what is live at \a moment, by name and category, and checks that they
-/// add up to the moment's bytes (InternalError otherwise). Rounding and fragmentation are lines
-/// too. \a formulas: whether lines say how they come about, which takes most of the time.
-void itemise(const Problem&, const CostModel&, const StageCost&, const Moment& moment, StageBill&,
-             bool formulas = true);
+/// add up to the moment's bytes (InternalError otherwise). Rounding and what \a footprint has
+/// beyond blocks are lines too. \a formulas: whether lines say how they come about, which takes
+/// most of the time.
+void itemise(const Problem&, const CostModel&, const StageCost&, const Moment& moment,
+             const Footprint& footprint, StageBill&, bool formulas = true);
 
 }  // namespace plimsoll

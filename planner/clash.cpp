@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "lang/diagnostics.hpp"
+#include "planner/segments.hpp"
 #include "planner/smallest_core.hpp"
 #include "planner/thrifty.hpp"
 
@@ -193,10 +194,6 @@ CoreItem Clash::item(const Thing& thing, const std::optional<StageBill>& stage) 
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 /// Of a server: the lines of its job alone. Its memory is told beside the nearest layout.
 void find_serve_clash(const Problem& problem, PlanResult& result,
                       const std::function<bool()>& stop) {
@@ -232,10 +229,7 @@ void find_serve_clash(const Problem& problem, PlanResult& result,
       result.core.push_back(clash.item(lines[i], std::nullopt));
 }
 
-}  // namespace
-
-void find_clash(const Problem& problem, PlanResult& result, const std::function<bool()>& stop) {
-  if (problem.job->serve) return find_serve_clash(problem, result, stop);
+void clash_of(const Problem& problem, PlanResult& result, const std::function<bool()>& stop) {
   Clash clash(problem);
   const std::vector<Thing>& things = clash.things();
   const std::vector<std::int64_t> weights(things.size(), 1);
@@ -257,6 +251,21 @@ void find_clash(const Problem& problem, PlanResult& result, const std::function<
     }
   }
   for (const std::size_t i : core->members) result.core.push_back(clash.item(things[i], stage));
+}
+
+}  // namespace
+
+void find_clash(const Problem& problem, PlanResult& result, const std::function<bool()>& stop) {
+  if (problem.job->serve) return find_serve_clash(problem, result, stop);
+  if (!replays(problem) || !result.tightest) return clash_of(problem, result, stop);
+  // With the segments that the nearest layout was found to have, where the factor says less.
+  Problem same = problem;
+  const Bill nearest = peak_bill(problem, result.tightest->layout);
+  const StageBill& s = nearest.stages[static_cast<std::size_t>(nearest.peak_stage)];
+  if (s.allocated_bytes > 0)
+    same.inventory.reserved_factor = std::max(
+        same.inventory.reserved_factor, Rational::fraction(s.reserved_bytes, s.allocated_bytes));
+  clash_of(same, result, stop);
 }
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lang/parse.hpp"
+#include "planner/segments.hpp"
 
 namespace plimsoll {
 namespace {
@@ -95,6 +96,7 @@ std::unique_ptr<Variant> Edits::compiled(const std::string& text, Diagnostics& d
   if (job == nullptr || diags.has_errors()) return nullptr;
   made->problem = make_problem(made->module, *job, diags);
   if (!made->problem || diags.has_errors()) return nullptr;
+  if (problem_.segments) made->problem->segments = problem_.segments->fresh();
   made->text = text;
   return made;
 }

@@ -124,7 +124,7 @@ std::vector<SingleStep> single_steps(const Problem& problem, const Layout& layou
       set_variables(problem, *next, domains.gpus(*next), env);
       step.excluded =
           domains.disagrees(*next, env).has_value() || !judge.admits(env, ~derived_variables(), 0);
-      const Pricer::Peak peak = pricer.peak(*next);
+      const Pricer::Peak peak = pricer.exact(*next);
       step.peak_bytes = peak.bytes;
       step.hbm_bytes = peak.bytes + peak.headroom_bytes;
       step.peak_stage = peak.stage;

@@ -31,7 +31,9 @@ std::optional<Priced> fitted(const Problem& problem, const Layout& outer, Inner&
   p.time = clock.step(p.layout);
   const Pricer::Peak peak = pricer.peak(p.layout);
   if (!peak.fits) return std::nullopt;
-  p.set_peak(peak);
+  const Pricer::Peak exact = pricer.exact(p.layout);
+  if (!exact.fits) return std::nullopt;
+  p.set_peak(exact);
   judge.set_derived(p, env);
   if (!judge.meets(p, env)) return std::nullopt;
   judge.score(p, env);

@@ -6,6 +6,8 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 
 #include "lang/diagnostics.hpp"
 
@@ -82,6 +84,8 @@ struct Inner::Impl {
   std::vector<Standing> standing;      ///< by id
   Standing* stands = nullptr;          ///< of the layout at hand
   std::vector<ChunkCost> chunk_costs;  ///< scratch
+  /// Contents, stages and recomputed layers that were refused.
+  std::set<std::tuple<std::int32_t, std::int64_t, std::int64_t>> refused;
 
   Impl(const Problem& p, Clock& c, CategoryMask counted)
       : problem(p), clock(c), model(p, counted), index(*p.program, p.inventory) {}
@@ -110,6 +114,7 @@ struct Inner::Impl {
     const std::uint32_t id = model.standing_id();
     if (id >= standing.size()) standing.resize(2 * std::size_t{id} + 1);
     stands = &standing[id];
+    refused.clear();
     caps.clear();
     host_caps.clear();
     roles.clear();
@@ -274,6 +279,10 @@ struct Inner::Impl {
     return cap == kNoLimit || statics(id, stage).host <= cap;
   }
 
+  bool is_refused(std::int32_t id, std::int64_t stage, std::int64_t recomputed) const {
+    return !refused.empty() && refused.contains({id, stage, recomputed});
+  }
+
   /// The least recomputation with which it fits, or -1.
   std::int64_t least_recomputed(std::int32_t id, std::int64_t stage) {
     const std::int64_t cap = caps[static_cast<std::size_t>(stage)];
@@ -282,17 +291,25 @@ struct Inner::Impl {
     if (!pinned_recompute.empty() && recomputes()) {
       const std::int64_t r = pinned_recompute[static_cast<std::size_t>(stage)];
       if (r > c.layers || !admits(stage, c.layers, r)) return -1;
-      return footprint_of(statics(id, stage), most(id, stage, r)) <= cap ? r : -1;
+      return footprint_of(statics(id, stage), most(id, stage, r)) <= cap &&
+                     !is_refused(id, stage, r)
+                 ? r
+                 : -1;
     }
     if (!admits(stage, c.layers, 0)) return -1;
     const StaticSums& held = statics(id, stage);
-    if (!recomputes())
-      return footprint_of(held, most(id, stage, fixed_recomputed(c))) <= cap ? fixed_recomputed(c)
-                                                                             : -1;
+    if (!recomputes()) {
+      const std::int64_t r = fixed_recomputed(c);
+      return footprint_of(held, most(id, stage, r)) <= cap && !is_refused(id, stage, r) ? r : -1;
+    }
     std::int64_t dropped = -1;
     for (std::int64_t r = 0; r <= c.layers;) {
       const Bytes bytes = most(id, stage, r);
-      if (footprint_of(held, bytes) <= cap) return r;
+      if (footprint_of(held, bytes) <= cap) {
+        if (!is_refused(id, stage, r)) return r;
+        ++r;
+        continue;
+      }
       // A layer more takes off no more than that many live bytes, and blocks are no smaller: as
       // many layers as the excess needs can be passed over.
       const std::int64_t excess = footprint_of(held, {bytes.live, bytes.live}) - cap;
@@ -356,6 +373,7 @@ StageChoice Inner::with(std::int64_t stage, std::int64_t offset, std::int64_t co
   StageChoice out;
   out.fits =
       impl_->admits(stage, c.layers, r) && r <= c.layers && impl_->fits_host(id, stage) &&
+      !impl_->is_refused(id, stage, r) &&
       bytes(stage, offset, count, recomputed) <= impl_->caps[static_cast<std::size_t>(stage)];
   out.recomputed = recomputes() ? recomputed : 0;
   out.pace = t.pace;
@@ -378,6 +396,14 @@ bool Inner::numbered_stages() const { return impl_->model.numbered_stages(); }
 
 std::int64_t Inner::least_pace(std::int64_t stage, std::int64_t offset, std::int64_t count) {
   return impl_->base_time(impl_->content(offset, count), impl_->pool_of(stage)).pace;
+}
+
+void Inner::refuse(std::int64_t stage, std::int64_t offset, std::int64_t count,
+                   std::int64_t recomputed) {
+  const std::int32_t id = impl_->content(offset, count);
+  const Contents::Content& c = impl_->contents->list[static_cast<std::size_t>(id)];
+  impl_->refused.insert({id, stage, recomputes() ? recomputed : impl_->fixed_recomputed(c)});
+  impl_->slot(impl_->chosen, id, impl_->outer.pp, stage).stamp = 0;
 }
 
 std::int64_t Inner::bytes(std::int64_t stage, std::int64_t offset, std::int64_t count,

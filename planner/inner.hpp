@@ -76,6 +76,9 @@ class Inner {
   bool unlike_memories() const;
   /// ns of one micro-batch of it with nothing recomputed.
   std::int64_t least_pace(std::int64_t stage, std::int64_t offset, std::int64_t count);
+  /// A stage with these layers, \a recomputed of them, does not fit after all (its segments, that
+  /// is, come to more than counted here): until the next set().
+  void refuse(std::int64_t stage, std::int64_t offset, std::int64_t count, std::int64_t recomputed);
   /// Peak bytes of it, all that peak() counts.
   std::int64_t bytes(std::int64_t stage, std::int64_t offset, std::int64_t count,
                      std::int64_t recomputed);

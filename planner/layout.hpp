@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,6 +61,8 @@ class PriceError : public ArithmeticError {
   Span span;
 };
 
+class Segments;
+
 /// What a layout is priced against; made once a job.
 struct Problem {
   const Module* module = nullptr;
@@ -69,6 +72,7 @@ struct Problem {
   const Behaviour* framework = nullptr;
   Inventory inventory;
   std::vector<Divisible> divisible;
+  std::shared_ptr<Segments> segments;  ///< segments.hpp; none: the framework's factor counts
 };
 
 /// Compiles a job for pricing: program, lowering. nullopt after errors in \a diags.

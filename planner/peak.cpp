@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "planner/bill_lines.hpp"
+#include "planner/segments.hpp"
 #include "planner/serve.hpp"
 #include "planner/stage_cost.hpp"
 
@@ -36,20 +37,46 @@ constexpr std::int64_t kSmall = std::int64_t{1} << 30, kLargeSum = std::int64_t{
 }  // namespace
 
 Footprint footprint(const Inventory& inventory, const Bytes& bytes, std::int64_t outside) {
+  const std::int64_t allocated = inventory.counts_blocks ? bytes.blocks : bytes.live;
+  const Rational& factor = inventory.reserved_factor;
+  std::int64_t scaled = 0, reserved = 0;
+  if (factor.num() < kSmall && factor.den() < kSmall &&
+      !__builtin_mul_overflow(allocated, static_cast<std::int64_t>(factor.num()), &scaled) &&
+      scaled >= 0 && scaled < kLargeSum)
+    reserved = (scaled + static_cast<std::int64_t>(factor.den()) - 1) /
+               static_cast<std::int64_t>(factor.den());
+  else
+    reserved = (Rational(allocated) * factor).ceil().to_int64();
+  return footprint(inventory, bytes, outside, reserved);
+}
+
+Footprint footprint(const Inventory& inventory, const Bytes& bytes, std::int64_t outside,
+                    std::int64_t reserved) {
   Footprint f;
   f.allocated = inventory.counts_blocks ? bytes.blocks : bytes.live;
-  const Rational& factor = inventory.reserved_factor;
-  std::int64_t scaled = 0;
-  if (factor.num() < kSmall && factor.den() < kSmall &&
-      !__builtin_mul_overflow(f.allocated, static_cast<std::int64_t>(factor.num()), &scaled) &&
-      scaled >= 0 && scaled < kLargeSum)
-    f.reserved = (scaled + static_cast<std::int64_t>(factor.den()) - 1) /
-                 static_cast<std::int64_t>(factor.den());
-  else
-    f.reserved = (Rational(f.allocated) * factor).ceil().to_int64();
+  f.reserved = std::max(f.allocated, reserved);
   f.peak = f.reserved + outside;
   return f;
 }
+
+bool replays(const Problem& p) { return p.segments && !p.job->serve && p.inventory.is_replayed(); }
+
+namespace {
+
+/// The peak of a stage whose largest moment is \a most.
+Footprint exact_footprint(const Problem& p, const Layout& l, std::int64_t stage, const Bytes& most,
+                          std::int64_t outside) {
+  return replays(p) ? footprint(p.inventory, most, outside, p.segments->reserved(p, l, stage))
+                    : footprint(p.inventory, most, outside);
+}
+
+/// More than a stage's segments come to (up to 1.1 of its blocks where blocks are large, and some
+/// segments of its pools): what tells which stages need not be replayed.
+std::int64_t generous(std::int64_t allocated) {
+  return allocated + allocated / 8 + (std::int64_t{256} << 20);
+}
+
+}  // namespace
 
 struct Pricer::Impl {
   explicit Impl(const Problem& p) : problem(p), model(p) {}
@@ -88,12 +115,73 @@ Pricer::Peak Pricer::peak(const Layout& l) {
   return worst;
 }
 
-StageBill Pricer::lines(const Layout& l) {
+Pricer::Peak Pricer::exact(const Layout& l) {
+  const Problem& p = impl_->problem;
+  if (!replays(p)) return peak(l);
+  struct Stage {
+    std::int64_t number = 0, outside = 0;
+    Bytes most;
+    Int128 left = 0;  ///< at least, see generous()
+  };
+  std::vector<Stage> stages;
+  impl_->model.set(l);
+  Peak worst;
+  for (std::int64_t i = 0; i < l.pp; ++i) {
+    Stage s;
+    s.number = i;
+    if (l.offload.sign() != 0) {
+      const Int128 host = impl_->model.host_bytes(i), share = host_share(p, l, i);
+      if (i == 0 || share - host < worst.host_share - worst.host_bytes)
+        worst.host_bytes = host, worst.host_share = share;
+    }
+    s.most = impl_->model.most(i, s.outside);
+    s.left = usable_memory(p, l, i) - generous(s.most.blocks) - s.outside;
+    stages.push_back(s);
+  }
+  std::stable_sort(stages.begin(), stages.end(),
+                   [](const Stage& a, const Stage& b) { return a.left < b.left; });
+  bool first = true;
+  for (const Stage& s : stages) {
+    if (!first && s.left > worst.headroom_bytes) break;
+    const Int128 bytes = exact_footprint(p, l, s.number, s.most, s.outside).peak;
+    const Int128 left = usable_memory(p, l, s.number) - bytes;
+    if (first || left < worst.headroom_bytes ||
+        (left == worst.headroom_bytes && s.number < worst.stage)) {
+      worst.headroom_bytes = left;
+      worst.bytes = bytes;
+      worst.stage = s.number;
+    }
+    first = false;
+  }
+  worst.fits = worst.headroom_bytes >= 0 && worst.host_bytes <= worst.host_share;
+  return worst;
+}
+
+std::vector<std::int64_t> Pricer::stages_over(const Layout& l, std::int64_t cap) {
+  const Problem& p = impl_->problem;
+  std::vector<std::int64_t> over;
+  if (!replays(p)) return over;
+  impl_->model.set(l);
+  for (std::int64_t i = 0; i < l.pp; ++i) {
+    std::int64_t outside = 0;
+    const Bytes most = impl_->model.most(i, outside);
+    const Int128 limit = std::min<Int128>(usable_memory(p, l, i), cap);
+    if (generous(most.blocks) + outside <= limit) continue;
+    if (exact_footprint(p, l, i, most, outside).peak > limit) over.push_back(i);
+  }
+  return over;
+}
+
+StageBill Pricer::lines(const Layout& l, bool exactly) {
   const Problem& p = impl_->problem;
   StageBill b;
-  b.stage = peak(l).stage;
+  b.stage = (exactly ? exact(l) : peak(l)).stage;
   const StageCost cost = impl_->model.stage(b.stage);
-  itemise(p, impl_->model, cost, impl_->model.moments(cost, false).front(), b, false);
+  const Moment most = impl_->model.moments(cost, false).front();
+  itemise(p, impl_->model, cost, most,
+          exactly ? exact_footprint(p, l, b.stage, most.bytes, cost.outside)
+                  : footprint(p.inventory, most.bytes, cost.outside),
+          b, false);
   for (const BillLine& line : b.lines)
     b.categories[static_cast<std::size_t>(line.category)] += line.bytes;
   return b;
@@ -108,14 +196,17 @@ StageBill bill_stage(const Problem& p, const Layout& l, CostModel& model, std::i
   StageBill b;
   b.stage = stage;
   b.layers = l.stage_layers[static_cast<std::size_t>(stage)];
-  itemise(p, model, cost, peak, b);
-  const Footprint f = footprint(p.inventory, peak.bytes, cost.outside);
+  const Footprint f = exact_footprint(p, l, stage, peak.bytes, cost.outside);
+  itemise(p, model, cost, peak, f, b);
   b.live_bytes = peak.bytes.live;
   b.allocated_bytes = f.allocated;
   b.reserved_bytes = f.reserved;
   b.peak_bytes = f.peak;
+  // Segments at other moments: in the proportion that they have to the peak's blocks.
   const auto with_segments = [&](const Bytes& bytes) {
-    return Int128{footprint(p.inventory, bytes, cost.outside).peak};
+    const Footprint own = footprint(p.inventory, bytes, cost.outside);
+    if (!replays(p) || f.allocated == 0) return Int128{own.peak};
+    return Int128{own.allocated} * f.reserved / f.allocated + cost.outside;
   };
   b.steady_bytes = with_segments(cost.between);
   b.update_bytes = with_segments(cost.update);
@@ -130,7 +221,34 @@ StageBill bill_stage(const Problem& p, const Layout& l, CostModel& model, std::i
   return b;
 }
 
+void conclude(Bill& result, const Problem& p) {
+  const StageBill& worst = result.stages[static_cast<std::size_t>(result.peak_stage)];
+  result.peak_bytes = worst.peak_bytes;
+  result.hbm_bytes = worst.hbm_bytes;
+  result.fits = result.peak_bytes <= result.hbm_bytes;
+  // Within the framework's margin of the memory, on either side, nobody should promise.
+  const Rational margin = Rational::integer(result.peak_bytes) * p.inventory.margin;
+  const Rational distance = Rational::integer(result.hbm_bytes - result.peak_bytes).abs();
+  result.verdict = distance < margin ? "edge" : result.fits ? "fits" : "does not fit";
+}
+
 }  // namespace
+
+Bill peak_bill(const Problem& p, const Layout& l) {
+  if (p.job->serve) return bill(p, l);
+  Bill result;
+  result.layout = l;
+  result.params = p.program->parameter_count();
+  result.peak_stage = Pricer(p).exact(l).stage;
+  CostModel model(p);
+  model.set(l);
+  result.stages.resize(static_cast<std::size_t>(l.pp));
+  StageBill& tightest = result.stages[static_cast<std::size_t>(result.peak_stage)];
+  tightest = bill_stage(p, l, model, result.peak_stage);
+  tightest.hbm_bytes = usable_memory(p, l, result.peak_stage);
+  conclude(result, p);
+  return result;
+}
 
 Bill bill(const Problem& p, const Layout& l) {
   if (p.job->serve) {
@@ -155,14 +273,7 @@ Bill bill(const Problem& p, const Layout& l) {
       result.peak_stage = stage;
     }
   }
-  const StageBill& worst = result.stages[static_cast<std::size_t>(result.peak_stage)];
-  result.peak_bytes = worst.peak_bytes;
-  result.hbm_bytes = worst.hbm_bytes;
-  result.fits = result.peak_bytes <= result.hbm_bytes;
-  // Within the framework's margin of the memory, on either side, nobody should promise.
-  const Rational margin = Rational::integer(result.peak_bytes) * p.inventory.margin;
-  const Rational distance = Rational::integer(result.hbm_bytes - result.peak_bytes).abs();
-  result.verdict = distance < margin ? "edge" : result.fits ? "fits" : "does not fit";
+  conclude(result, p);
   return result;
 }
 

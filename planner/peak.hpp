@@ -64,6 +64,9 @@ struct Bill {
 
 /// The full bill of a resolved layout, itemised.
 Bill bill(const Problem&, const Layout&);
+/// The same of its peak_stage alone: no other stage is itemised (nor replayed unless it must be, to
+/// tell which one is the tightest).
+Bill peak_bill(const Problem&, const Layout&);
 
 /// Peak only, for searching. Keeps what it computed for equal (tp, cp, ep, etp, mbs, sp, …), so
 /// that neighbouring layouts cost a few additions.
@@ -81,8 +84,14 @@ class Pricer {
     Int128 host_bytes = 0, host_share = 0;
   };
   Peak peak(const Layout&);
-  /// The tightest stage's lines and categories at its peak, without formulas (train jobs).
-  StageBill lines(const Layout&);
+  /// With the segments that a replay finds, where the problem is replayed: what its bill says.
+  Peak exact(const Layout&);
+  /// The stages that take more than \a cap or than their GPU has, by exact()'s measure. Stages far
+  /// below it are not replayed.
+  std::vector<std::int64_t> stages_over(const Layout&, std::int64_t cap);
+  /// The lines and categories of peak()'s stage at its peak, or of exact()'s, without formulas (train
+  /// jobs).
+  StageBill lines(const Layout&, bool exactly = false);
 
  private:
   struct Impl;

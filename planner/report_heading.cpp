@@ -4,6 +4,7 @@
 
 #include "lang/units.hpp"
 #include "planner/report_bill.hpp"
+#include "planner/segments.hpp"
 #include "planner/time.hpp"
 
 namespace plimsoll::report {
@@ -33,7 +34,9 @@ Heading heading(const Problem& problem, const Layout& layout) {
   out.layout = describe(problem, layout);
   out.serve = problem.job->serve;
   if (out.serve) out.context = problem.job->context.to_int64();
-  if (problem.inventory.reserved_factor == Rational(1)) {
+  if (replays(problem)) {
+    out.reserved_note = "two steps replayed through the caching allocator";
+  } else if (problem.inventory.reserved_factor == Rational(1)) {
     out.reserved_note = "as allocated: no segments are counted";
   } else {
     out.reserved_note =

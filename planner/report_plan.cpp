@@ -145,7 +145,7 @@ std::string best_text(const Problem& problem, const PlanResult& r, const Heading
   if (best.host_bytes > 0)
     facts.add({"host", fmt::format("{} of optimizer states a GPU, of {} of its node's memory",
                                    human_bytes(best.host_bytes), human_bytes(best.host_share))});
-  const Bill full = bill(problem, l);
+  const Bill full = peak_bill(problem, l);
   const StageBill& stage = peak_stage(full);
   const std::string where =
       full.stages.size() == 1 ? "each GPU" : fmt::format("stage {}", full.peak_stage);
@@ -276,7 +276,7 @@ std::string nothing_text(const Problem& problem, const PlanResult& r, const Styl
     else
       answer = no ? "no layout that fits meets every requirement"
                   : "none found that meets every requirement";
-    const Bill full = bill(problem, t.layout);
+    const Bill full = peak_bill(problem, t.layout);
     const StageBill& stage = peak_stage(full);
     Table facts({{}, {Table::Align::left, style.width - 14}});
     facts.add({"nearest", describe(problem, t.layout)});

@@ -32,12 +32,6 @@ auto tie_key(const Layout& l) {
                          -l.batch, -l.seq, l.stage_layers, l.recompute_layers);
 }
 
-bool better(const Priced& a, const Priced& b) {
-  if (a.score != b.score) return a.score < b.score;
-  if (a.time.nanoseconds != b.time.nanoseconds) return a.time.nanoseconds < b.time.nanoseconds;
-  return tie_key(a.layout) < tie_key(b.layout);
-}
-
 /// Do they differ in nothing but what stages hold?
 bool same_outside(const Layout& a, const Layout& b) {
   const auto key = [](const Layout& l) {
@@ -49,6 +43,12 @@ bool same_outside(const Layout& a, const Layout& b) {
 }
 
 }  // namespace
+
+bool better(const Priced& a, const Priced& b) {
+  if (a.score != b.score) return a.score < b.score;
+  if (a.time.nanoseconds != b.time.nanoseconds) return a.time.nanoseconds < b.time.nanoseconds;
+  return tie_key(a.layout) < tie_key(b.layout);
+}
 
 PointKey key_of(const Point& p) {
   return {p.seq,
@@ -278,12 +278,17 @@ PlanResult Search::finish(bool complete, double bound) {
     result_.status = complete ? PlanResult::infeasible : PlanResult::unknown;
     result_.emptied_by = judge_.strictest();
     if (result_.evaluated == 0) result_.why = space_.most_frequent_reason();
-    if (complete && !problem_.job->serve && !result_.tightest) find_tightest();
+    if (complete && !problem_.job->serve && (!result_.tightest || refused_)) find_tightest();
     if (complete && report_without_value()) return {};
     return std::move(result_);
   }
   for (Priced& p : best_) make_roomy(p);
+  for (Priced& p : best_) set_exact(p);
+  std::stable_sort(best_.begin(), best_.end(), better);
   result_.tightest.reset();
+  if (complete && refused_front_)
+    result_.unproven =
+        "segments ruled out ways to deal layers, and of some layouts no others were looked at";
   if (complete && open_objective_)
     result_.unproven = fmt::format(
         "'{}' follows neither from the step time nor from the peak: of each layout, the ways to "
@@ -321,7 +326,7 @@ void Search::find_tightest() {
   if (!least) return;
   Priced p;
   p.layout = least->layout;
-  p.set_peak(pricer_.peak(p.layout));
+  p.set_peak(pricer_.exact(p.layout));
   result_.tightest = std::move(p);
 }
 

@@ -31,6 +31,8 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr std::int64_t kSolverUnits = 40'000'000;
 inline constexpr std::int64_t kTurnedAway = 16;
 inline constexpr std::int64_t kMostTurnedAway = 240;
+/// How often the stages of one outer layout are settled anew because of their segments.
+inline constexpr int kMostRefusals = 64;
 
 /// Something that waits to be looked into.
 struct Entry {
@@ -62,6 +64,9 @@ struct Later {
     return std::tie(a.score, a.ns, a.number) > std::tie(b.score, b.ns, b.number);
   }
 };
+
+/// Of two layouts that hold, which one comes first?
+bool better(const Priced&, const Priced&);
 
 /// One search; made for one call of run().
 class Search {
@@ -95,9 +100,18 @@ class Search {
   const std::vector<const Condition*>& coupling_of(const Entry&);
   void walk_front(const Entry&, const Layout&, std::int64_t cap, bool one);
   void push_coupled(const Entry&, const Layout&, std::int64_t ns);
-  void solve_coupled_stages(const Entry&, const Layout&);
-  /// Prices what was found; false where it breaks a requirement.
+  void solve_for_time(const Entry&, const Layout&, std::int64_t cap);
+  void solve_coupled_stages(const Entry&, const Layout&, std::int64_t cap);
+  /// Prices what was found; false where it breaks a requirement, or its segments do not fit.
   bool settle(const Layout&, const Entry&);
+  /// Do its segments fit, and does it meet all that the entry asks for, as a bill of it says?
+  bool holds_replayed(const Priced&, const Entry&);
+  /// Tells the dynamic programme of the stages whose segments do not fit. False where all do.
+  bool refuse_stages(const Layout&, std::int64_t cap);
+  /// The entry's answer is open: it ran into a limit of its own.
+  void leave_open(const Entry&);
+  /// The numbers that are printed, in the place of those that the search went by.
+  void set_exact(Priced&);
   Priced priced(const Layout&);
   bool is_without_recompute(const Layout&);
   void give_up_preferences(const Entry&);
@@ -141,6 +155,8 @@ class Search {
   /// Ways off the front of time and peak were not looked at, and the objective may like them.
   bool open_objective_ = false;
   double undecided_ = kInfinity;  ///< the least score of what the solver left open
+  bool refused_ = false;          ///< segments ruled out some layout
+  bool refused_front_ = false;    ///< segments ruled out a way, and others were not looked at
   std::string unpriced_;          ///< why the first layout without a price has none
   PlanResult result_;
 };

@@ -9,6 +9,7 @@
 #include "lang/diagnostics.hpp"
 #include "planner/coupled.hpp"
 #include "planner/search.hpp"
+#include "planner/segments.hpp"
 
 namespace plimsoll {
 
@@ -98,15 +99,8 @@ void Search::solve_with_lists(const Entry& e, Layout l) {
   switch (judge_.aim()) {
     case Aim::time:
       inner_.set(l, cap);
-      if (e.kind == Entry::coupled) return solve_coupled_stages(e, l);
-      found = solve(inner_, problem_, cutoff_of(e));
-      if (found && !coupling_of(e).empty()) {
-        // Without the conditions that couple stages: what the best of them is at least.
-        if (settle(with_lists(l, *found), e)) return;
-        if (judge_.asks_of_priced(e.kept)) walk_front(e, l, cap, true);
-        return push_coupled(e, l, found->nanoseconds);
-      }
-      break;
+      if (e.kind == Entry::coupled) return solve_coupled_stages(e, l, cap);
+      return solve_for_time(e, l, cap);
     case Aim::memory: {
       const bool by_peak = full() && judge_.objective() == "peak" && e.kept == 0;
       const auto worst = by_peak ? static_cast<std::int64_t>(best_.back().peak_bytes) : cap;
@@ -117,7 +111,45 @@ void Search::solve_with_lists(const Entry& e, Layout l) {
     case Aim::opaque:
       return walk_front(e, l, cap, false);
   }
-  if (found) settle(with_lists(l, *found), e);
+  if (!found) return;
+  const Layout whole = with_lists(l, *found);
+  refused_front_ =
+      refused_front_ || (!settle(whole, e) && !pricer_.stages_over(whole, cap).empty());
+}
+
+/// The fastest way whose segments fit, too: where a stage's do not, it is dealt anew without what
+/// that stage held.
+void Search::solve_for_time(const Entry& e, const Layout& l, std::int64_t cap) {
+  for (int tries = 0;; ++tries) {
+    const auto found = solve(inner_, problem_, cutoff_of(e));
+    if (!found) return;
+    const Layout whole = with_lists(l, *found);
+    if (settle(whole, e)) return;
+    if (!coupling_of(e).empty()) {
+      // Without the conditions that couple stages: what the best of them is at least.
+      if (judge_.asks_of_priced(e.kept)) walk_front(e, l, cap, true);
+      return push_coupled(e, l, found->nanoseconds);
+    }
+    if (!refuse_stages(whole, cap)) return;
+    if (tries == kMostRefusals) return leave_open(e);
+  }
+}
+
+bool Search::refuse_stages(const Layout& l, std::int64_t cap) {
+  const std::vector<std::int64_t> over = pricer_.stages_over(l, cap);
+  std::int64_t offset = 0;
+  for (std::int64_t i = 0; i < l.pp; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int64_t count = l.stage_layers[at] / l.vpp;
+    if (std::find(over.begin(), over.end(), i) != over.end())
+      inner_.refuse(i, offset, count, l.recompute_layers.empty() ? 0 : l.recompute_layers[at]);
+    offset += count;
+  }
+  return !over.empty();
+}
+
+void Search::leave_open(const Entry& e) {
+  if (!too_late(e)) undecided_ = std::min(undecided_, e.score);
 }
 
 /// Settles the ways along the front of time and peak, from the fastest to the smallest; only as far
@@ -130,7 +162,9 @@ void Search::walk_front(const Entry& e, const Layout& l, std::int64_t cap, bool 
     const auto next = solve(inner_, problem_, one ? cutoff_of(e) : Inner::kNoLimit);
     if (!next) return;
     const Layout whole = with_lists(l, *next);
-    if (settle(whole, e) && one) return;
+    const bool settled = settle(whole, e);
+    if (settled && one) return;
+    refused_front_ = refused_front_ || (!settled && !pricer_.stages_over(whole, cap).empty());
     below = static_cast<std::int64_t>(pricer_.peak(whole).bytes) - 1;
   }
 }
@@ -151,7 +185,7 @@ void Search::push_coupled(const Entry& e, const Layout& l, std::int64_t ns) {
   push(later);
 }
 
-void Search::solve_coupled_stages(const Entry& e, const Layout& l) {
+void Search::solve_coupled_stages(const Entry& e, const Layout& l, std::int64_t cap) {
   CoupledConditions conditions;
   for (const Condition* c : coupling_of(e)) conditions.require.push_back(c->expr);
   if (!l.stage_layers.empty()) conditions.stage_layers.push_back(l.stage_layers);
@@ -169,11 +203,18 @@ void Search::solve_coupled_stages(const Entry& e, const Layout& l) {
     undecided_ = std::min(undecided_, e.score);
     return;
   }
-  const CoupledResult result = solve_coupled(inner_, problem_, l, conditions, cutoff_of(e), budget);
-  result_.solver_queries += result.checks;
-  solver_units_ -= result.units;
-  if (conditions.accept && result.status == CoupledResult::unknown) turned_away_ -= kTurnedAway;
-  if (result.best) settle(with_lists(l, *result.best), e);
+  CoupledResult result;
+  for (int tries = 0;; ++tries) {
+    result = solve_coupled(inner_, problem_, l, conditions, cutoff_of(e), budget);
+    result_.solver_queries += result.checks;
+    solver_units_ -= result.units;
+    if (conditions.accept && result.status == CoupledResult::unknown) turned_away_ -= kTurnedAway;
+    if (!result.best || settle(with_lists(l, *result.best), e) ||
+        !refuse_stages(with_lists(l, *result.best), cap))
+      break;
+    if (tries == kMostRefusals || solver_units_ <= 0) return leave_open(e);
+    budget.units = std::min(budget.units, solver_units_);
+  }
   if (result.status != CoupledResult::unknown) return;
   // What the solver could not decide bounds the answer from below, and nothing more.
   Entry open = e;
@@ -200,10 +241,37 @@ bool Search::settle(const Layout& l, const Entry& e) {
     if (best_.empty() && !result_.tightest) result_.tightest = p;
     return false;
   }
+  const bool scored = judge_.score(p, space_.env());
+  // Segments are replayed of what would be among the best, and only of that.
+  const bool kept = scored && (!full() || better(p, best_.back()));
+  if (kept && !holds_replayed(p, e)) return false;
   ++result_.feasible_count;
-  if (!judge_.score(p, space_.env())) return false;
-  remember(std::move(p));
-  return true;
+  if (kept) remember(std::move(p));
+  return scored;
+}
+
+bool Search::holds_replayed(const Priced& p, const Entry& e) {
+  if (!replays(problem_)) return true;
+  space_.set_env(p.layout);
+  const bool fits = pricer_.stages_over(p.layout, cap_of(p.layout, e)).empty();
+  // The limit stands for all conditions on the peak but those that only a priced layout decides.
+  if (fits && !judge_.asks_of_priced(e.kept)) return true;
+  Priced exact = p;
+  exact.set_peak(pricer_.exact(p.layout));
+  judge_.set_derived(exact, space_.env());
+  if (fits && judge_.meets(exact, space_.env()) && judge_.keeps(exact, space_.env(), e.kept))
+    return true;
+  refused_ = refused_ || !fits;
+  if (best_.empty() && !result_.tightest) result_.tightest = std::move(exact);
+  return false;
+}
+
+void Search::set_exact(Priced& p) {
+  if (!replays(problem_)) return;
+  p.set_peak(pricer_.exact(p.layout));
+  space_.set_env(p.layout);
+  judge_.set_derived(p, space_.env());
+  judge_.score(p, space_.env());
 }
 
 /// Full recomputation of no layer, where the same without recomputation is looked at too.
@@ -229,6 +297,7 @@ void Search::make_roomy(Priced& p) {
       !domains.stage_layers.empty() || !domains.recompute_layers.empty() ||
       p.layout.stage_layers == default_stage_layers(problem_.program->layer_count, p.layout.pp))
     return;
+  const Priced found_first = p;
   Layout outer = p.layout;
   outer.stage_layers.clear();
   outer.recompute_layers.clear();
@@ -251,6 +320,11 @@ void Search::make_roomy(Priced& p) {
   inner_.set(outer, fits);
   if (const auto first = solve(inner_, problem_, p.time.nanoseconds))
     p.layout = with_lists(outer, *first);
+  if (replays(problem_) &&
+      pricer_.exact(p.layout).bytes > pricer_.exact(found_first.layout).bytes) {
+    p = found_first;
+    return;
+  }
   space_.set_env(p.layout);
   judge_.set_derived(p, space_.env());
   judge_.score(p, space_.env());

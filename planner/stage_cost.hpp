@@ -127,6 +127,8 @@ struct Footprint {
   std::int64_t allocated = 0, reserved = 0, peak = 0;
 };
 Footprint footprint(const Inventory&, const Bytes&, std::int64_t outside);
+/// The same with segments of \a reserved bytes.
+Footprint footprint(const Inventory&, const Bytes&, std::int64_t outside, std::int64_t reserved);
 
 /// A rank's share of its node's memory, for optimizer states that are offloaded.
 Int128 host_share(const Problem&, const Layout&, std::int64_t stage);

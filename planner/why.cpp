@@ -16,7 +16,7 @@ constexpr std::int64_t kBeyond = 2;  ///< faster layouts that are told
 Rival rival(const Problem& problem, Pricer& pricer, Priced p) {
   Rival out;
   out.layout = describe(problem, p.layout);
-  out.categories = pricer.lines(p.layout).categories;
+  out.categories = pricer.lines(p.layout, true).categories;
   out.priced = std::move(p);
   out.priced.unmet.clear();
   return out;
@@ -26,7 +26,7 @@ Priced priced(const Problem& problem, Pricer& pricer, const Layout& l) {
   Priced p;
   p.layout = l;
   p.time = Clock(problem).step(l);
-  const Pricer::Peak peak = pricer.peak(l);
+  const Pricer::Peak peak = pricer.exact(l);
   p.set_peak(peak);
   return p;
 }
@@ -47,7 +47,7 @@ std::vector<Rival> beyond_memory(const Problem& problem, Pricer& pricer, const R
   all.insert(all.begin(), std::move(*r.best));
   for (Priced& p : all) {
     if (p.time.nanoseconds >= own.priced.time.nanoseconds) continue;
-    const Pricer::Peak peak = pricer.peak(p.layout);
+    const Pricer::Peak peak = pricer.exact(p.layout);
     if (peak.fits) continue;
     p.set_peak(peak);
     out.push_back(rival(problem, pricer, std::move(p)));

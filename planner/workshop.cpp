@@ -7,6 +7,7 @@
 
 #include "lang/names.hpp"
 #include "planner/peak.hpp"
+#include "planner/segments.hpp"
 
 namespace plimsoll {
 
@@ -86,8 +87,8 @@ class Filler {
   static void price(const Problem& problem, Pricer& pricer, const Layout& l,
                     Workshop::Point& point) {
     if (!why_impossible(problem, l).empty()) return;
-    const Pricer::Peak peak = pricer.peak(l);
-    const StageBill lines = pricer.lines(l);
+    const Pricer::Peak peak = pricer.exact(l);
+    const StageBill lines = pricer.lines(l, true);
     point.possible = true;
     point.stage = peak.stage;
     point.peak_bytes = peak.bytes;
@@ -136,8 +137,9 @@ void add_model(const Problem& problem, const Layout& layout, const std::string& 
       job.adapt = {"none", 0, {}, ""};
       job.items.clear();
     }
-    const auto priced = make_problem(*problem.module, job, ignored);
+    auto priced = make_problem(*problem.module, job, ignored);
     if (!priced) continue;
+    if (problem.segments) priced->segments = problem.segments->fresh();
     shop.models.back().params = priced->program->parameter_count();
     any = Filler(shop, layout).fill(*priced, model, a) || any;
   }

@@ -53,16 +53,6 @@ Allocator::~Allocator() {
     backing_.release_range(range.first, range.second - range.first);
 }
 
-Allocator::Block& Allocator::at(BlockId id) {
-  PLIMSOLL_ASSERT(id < blocks_.size() && blocks_[id].alive);
-  return blocks_[id];
-}
-
-const Allocator::Block& Allocator::at(BlockId id) const {
-  PLIMSOLL_ASSERT(id < blocks_.size() && blocks_[id].alive);
-  return blocks_[id];
-}
-
 Address Allocator::address(BlockId id) const { return at(id).address; }
 std::int64_t Allocator::bytes(BlockId id) const { return at(id).bytes; }
 
@@ -122,25 +112,23 @@ std::int64_t Allocator::reach(const Block& b) const {
   return b.bytes + blocks_[b.next].bytes;
 }
 
-/// The best fit of the stream, D4; out of the cache then.
+/// The best fit of the stream, D4; still in the cache.
 BlockId Allocator::find_free(std::int64_t size, StreamId stream, bool small) {
   const auto& free = pool(small).free;
-  auto it = free.lower_bound({stream, size, 0, 0});
-  if (it == free.end() || std::get<0>(*it) != stream) return kNoBlock;
+  auto it = std::lower_bound(free.begin(), free.end(), FreeKey{stream, 0, size, 0});
+  if (it == free.end() || it->stream != stream) return kNoBlock;
   if (options_.expandable_segments) {
     // Only downhill: the walk ends at the first block that reaches as far as the one in hand.
-    for (auto next = std::next(it); next != free.end() && std::get<0>(*next) == stream &&
-                                    reach(at(std::get<3>(*next))) < reach(at(std::get<3>(*it)));
+    for (auto next = std::next(it);
+         next != free.end() && next->stream == stream && reach(at(next->id)) < reach(at(it->id));
          ++next)
       it = next;
   }
-  const std::int64_t found = std::get<1>(*it);
+  const std::int64_t found = it->bytes;
   if (size < options_.max_split_size && found >= options_.max_split_size) return kNoBlock;
   if (size >= options_.max_split_size && found >= size + options_.max_non_split_rounding)
     return kNoBlock;
-  const BlockId id = std::get<3>(*it);
-  erase_free(id);
-  return id;
+  return it->id;
 }
 
 /// D6.
@@ -173,7 +161,10 @@ bool Allocator::may_split(const Block& b, std::int64_t size) const {
 }
 
 BlockId Allocator::hand_out(BlockId id, std::int64_t requested, std::int64_t size) {
+  const bool cached = at(id).cached;
   if (may_split(at(id), size)) {
+    const FreeKey key = free_key(id);
+    if (cached) count_split(id, -1);
     Block rest = at(id);
     rest.address += size;
     rest.bytes -= size;
@@ -182,7 +173,13 @@ BlockId Allocator::hand_out(BlockId id, std::int64_t requested, std::int64_t siz
     if (rest.next != kNoBlock) at(rest.next).previous = rest_id;
     at(id).next = rest_id;
     at(id).bytes = size;
-    insert_free(rest_id);
+    at(id).cached = false;
+    if (cached)
+      move_free(key, rest_id);
+    else
+      insert_free(rest_id);
+  } else if (cached) {
+    erase_free(id);
   }
   Block& b = at(id);
   b.used = true;
@@ -227,12 +224,21 @@ void Allocator::finished(StreamId stream) {
 /// D9: a block that nobody uses joins its idle neighbours of the same segment.
 void Allocator::to_cache(BlockId id) {
   stats_.active.add(-at(id).bytes);
+  std::optional<FreeKey> place;  // of the first such neighbour: the whole takes it over
   for (const BlockId neighbour : {at(id).previous, at(id).next}) {
     if (neighbour == kNoBlock || !at(neighbour).mapped || !is_idle(neighbour)) continue;
-    erase_free(neighbour);
+    if (place) {
+      erase_free(neighbour);
+    } else {
+      place = free_key(neighbour);
+      count_split(neighbour, -1);
+    }
     absorb(id, neighbour);
   }
-  insert_free(id);
+  if (place)
+    move_free(*place, id);
+  else
+    insert_free(id);
 }
 
 }  // namespace plimsoll::runtime

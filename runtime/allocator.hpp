@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "lang/diagnostics.hpp"
 #include "runtime/backing.hpp"
 
 /// PyTorch's policy of caching memory, as one implementation over any Backing. Rung 3 of the
@@ -121,19 +122,38 @@ class Allocator {
     BlockId previous = kNoBlock, next = kNoBlock;
     std::int64_t segment = 0;
   };
-  using FreeKey = std::tuple<StreamId, std::int64_t, Address, BlockId>;
+  struct FreeKey {
+    StreamId stream = 0;
+    BlockId id = 0;
+    std::int64_t bytes = 0;
+    Address address = 0;
+    bool operator<(const FreeKey& o) const {
+      if (stream != o.stream) return stream < o.stream;
+      if (bytes != o.bytes) return bytes < o.bytes;
+      return address < o.address;
+    }
+  };
   using UnmappedKey = std::tuple<StreamId, Address, BlockId>;
   struct Pool {
-    std::set<FreeKey> free;          ///< mapped blocks that nobody uses: best fit first
+    std::vector<FreeKey> free;       ///< mapped blocks that nobody uses, in order: best fit first
     std::set<UnmappedKey> unmapped;  ///< of expandable segments
   };
 
-  Block& at(BlockId);
-  const Block& at(BlockId) const;
+  Block& at(BlockId id) {
+    PLIMSOLL_ASSERT(id < blocks_.size() && blocks_[id].alive);
+    return blocks_[id];
+  }
+  const Block& at(BlockId id) const {
+    PLIMSOLL_ASSERT(id < blocks_.size() && blocks_[id].alive);
+    return blocks_[id];
+  }
   Pool& pool(bool small) { return pools_[small ? 1 : 0]; }
   BlockId new_block(const Block&);
+  FreeKey free_key(BlockId) const;
   void insert_free(BlockId);
   void erase_free(BlockId);
+  void move_free(const FreeKey& from, BlockId to);
+  void count_split(BlockId, int sign);
   bool is_split(const Block& b) const { return b.previous != kNoBlock || b.next != kNoBlock; }
   bool is_idle(BlockId) const;
   std::int64_t page(bool small) const;

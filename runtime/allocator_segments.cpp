@@ -35,20 +35,51 @@ bool Allocator::is_idle(BlockId id) const {
   return b.cached || !b.mapped;
 }
 
+Allocator::FreeKey Allocator::free_key(BlockId id) const {
+  const Block& b = at(id);
+  return {b.stream, id, b.bytes, b.address};
+}
+
+void Allocator::count_split(BlockId id, int sign) {
+  const Block& b = at(id);
+  if (!b.expandable && is_split(b)) stats_.inactive_split.add(sign * b.bytes);
+}
+
 void Allocator::insert_free(BlockId id) {
-  Block& b = at(id);
-  b.cached = true;
-  pool(b.small).free.insert({b.stream, b.bytes, b.address, id});
-  if (!b.expandable && is_split(b)) stats_.inactive_split.add(b.bytes);
+  at(id).cached = true;
+  std::vector<FreeKey>& free = pool(at(id).small).free;
+  const FreeKey key = free_key(id);
+  free.insert(std::lower_bound(free.begin(), free.end(), key), key);
+  count_split(id, 1);
+}
+
+/// As erasing \a from, whose split was counted off, and inserting \a to: only what lies between the
+/// two places moves.
+void Allocator::move_free(const FreeKey& from, BlockId to) {
+  std::vector<FreeKey>& free = pool(at(to).small).free;
+  const FreeKey key = free_key(to);
+  const auto old = std::lower_bound(free.begin(), free.end(), from);
+  PLIMSOLL_ASSERT(old != free.end() && old->id == from.id);
+  if (key < from) {
+    const auto place = std::lower_bound(free.begin(), old, key);
+    std::move_backward(place, old, old + 1);
+    *place = key;
+  } else {
+    const auto end = std::lower_bound(old + 1, free.end(), key);
+    *std::move(old + 1, end, old) = key;
+  }
+  at(to).cached = true;
+  count_split(to, 1);
 }
 
 /// Before anything of the block or its links changes.
 void Allocator::erase_free(BlockId id) {
-  Block& b = at(id);
-  b.cached = false;
-  const auto erased = pool(b.small).free.erase({b.stream, b.bytes, b.address, id});
-  PLIMSOLL_ASSERT(erased == 1);
-  if (!b.expandable && is_split(b)) stats_.inactive_split.add(-b.bytes);
+  at(id).cached = false;
+  std::vector<FreeKey>& free = pool(at(id).small).free;
+  const auto found = std::lower_bound(free.begin(), free.end(), free_key(id));
+  PLIMSOLL_ASSERT(found != free.end() && found->id == id);
+  free.erase(found);
+  count_split(id, -1);
 }
 
 /// \a neighbour, next to \a into and in no set of its pool, becomes part of it.
@@ -217,7 +248,7 @@ void Allocator::release_segment(BlockId id) {
 void Allocator::release_cached() {
   for (Pool& p : pools_) {
     std::vector<BlockId> cached;
-    for (const FreeKey& key : p.free) cached.push_back(std::get<3>(key));
+    for (const FreeKey& key : p.free) cached.push_back(key.id);
     for (const BlockId id : cached) {
       if (at(id).expandable)
         unmap(id);
@@ -233,9 +264,9 @@ bool Allocator::release_oversized(std::int64_t size, StreamId stream, bool small
   if (options_.max_split_size == AllocatorOptions::kNever) return false;
   auto& free = pool(small).free;
   const std::int64_t wanted = std::max(size, options_.max_split_size);
-  const auto above = free.lower_bound({stream, wanted, 0, 0});
-  if (above != free.end() && std::get<0>(*above) == stream) {
-    const BlockId id = std::get<3>(*above);
+  const auto above = std::lower_bound(free.begin(), free.end(), FreeKey{stream, 0, wanted, 0});
+  if (above != free.end() && above->stream == stream) {
+    const BlockId id = above->id;
     if (at(id).expandable || is_split(at(id))) return false;
     release_segment(id);
     return true;
@@ -243,8 +274,8 @@ bool Allocator::release_oversized(std::int64_t size, StreamId stream, bool small
   std::vector<BlockId> largest;  // downwards
   for (auto it = above; it != free.begin();) {
     --it;
-    if (std::get<0>(*it) != stream || std::get<1>(*it) < options_.max_split_size) break;
-    const BlockId id = std::get<3>(*it);
+    if (it->stream != stream || it->bytes < options_.max_split_size) break;
+    const BlockId id = it->id;
     if (!at(id).expandable && !is_split(at(id))) largest.push_back(id);
   }
   std::int64_t released = 0;

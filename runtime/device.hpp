@@ -152,6 +152,8 @@ class Device {
   virtual void exchange(const Exchange&) {}
   /// The optimizer's arithmetic; its states are allocated.
   virtual void update(int /*step*/) {}
+  /// Devices that only count are not told of copies, transfers and early frees.
+  virtual bool computes() const { return true; }
   /// A value that the next segment keeps for itself while this one keeps it too.
   virtual void copy(TensorId /*from*/, TensorId /*to*/) {}
 };

@@ -32,7 +32,8 @@ OutOfMemory::OutOfMemory(const TensorInfo& what, std::string tensor_name, std::i
       live(live_bytes),
       reserved(reserved_bytes) {}
 
-Executor::Executor(const StagePlan& plan, Device& device) : plan_(plan), device_(device) {
+Executor::Executor(const StagePlan& plan, Device& device)
+    : plan_(plan), device_(device), computes_(device.computes()) {
   states_.resize(plan.states.size());
   grown_bytes_.resize(plan.states.size());
   alive_.resize(plan.chunks.size());

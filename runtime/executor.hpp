@@ -96,6 +96,7 @@ class Executor {
   std::vector<Handed> handed_;                 ///< the next segment may go on with them
   std::vector<std::pair<TensorId, TensorInfo>> neighbours_;  ///< rows of other layers, this pass
   bool any_backward_ = false, grown_ = false, updated_ = false;
+  const bool computes_;
 };
 
 }  // namespace plimsoll::runtime

@@ -123,9 +123,10 @@ void Executor::begin_pass(const PlannedChunk& chunk, std::size_t index, MicroBat
     const std::uint32_t t = list[e].index;
     if (s.trace->tensors[t].role == TensorRole::gradient) frame.bind(s.values[t], frame.tensors[t]);
   }
-  fill_copies(chunk, index, micro_batch, wanted);
+  if (computes_) fill_copies(chunk, index, micro_batch, wanted);
   handed_.clear();
-  if (backward() ? index + 1 == chunk.segments.size() : index == 0) transfer(chunk, false, frame);
+  if (computes_ && (backward() ? index + 1 == chunk.segments.size() : index == 0))
+    transfer(chunk, false, frame);
 }
 
 /// A value that the segment before keeps too, or a gradient that stands for two, is copied.
@@ -163,7 +164,7 @@ void Executor::play(const PlannedSegment& s, SegmentFrame& frame) {
       if (s.trace->tensors[event.index].role == TensorRole::gradient)
         frame.bind(s.values[event.index], tensor);
     } else if (tensor != kNoTensor) {
-      if (!backward() && !s.early_frees.empty()) announce_early_free(e, frame);
+      if (computes_ && !backward() && !s.early_frees.empty()) announce_early_free(e, frame);
       if (is_gradient(s.trace->tensors[event.index].role)) frame.unbind(tensor);
       const TensorId freed = tensor;
       tensor = kNoTensor;
@@ -198,7 +199,7 @@ void Executor::run(const TraceEvent& event, SegmentFrame& frame) {
     }
   }
   device_.run({at_, gradient, &frame});
-  if (gradient)
+  if (gradient && frame.planned().successors)
     for (const ValueId input : op.inputs) {
       const ValueId v = flow.storage[input];
       if (!frame.succeeds(v)) continue;
@@ -221,7 +222,8 @@ void Executor::transfer(const PlannedChunk& chunk, bool sends, const SegmentFram
 
 void Executor::end_pass(const PlannedChunk& chunk, std::size_t index, SegmentFrame& frame) {
   const PlannedSegment& s = chunk.segments[index];
-  if (backward() ? index == 0 : index + 1 == chunk.segments.size()) transfer(chunk, true, frame);
+  if (computes_ && (backward() ? index == 0 : index + 1 == chunk.segments.size()))
+    transfer(chunk, true, frame);
   const std::vector<TraceEvent>& list = events(s);
   for (std::size_t e = s.end[backward()]; e < list.size(); ++e) {
     const std::uint32_t t = list[e].index;

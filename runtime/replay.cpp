@@ -8,18 +8,22 @@
 
 namespace plimsoll::runtime {
 
+std::string switch_word(const Problem& problem, std::string_view name) {
+  const std::string key(name);
+  if (const auto given = problem.job->switches.find(key); given != problem.job->switches.end()) {
+    const auto* word = given->second.as<eval::Word>();
+    return word != nullptr ? word->text : "";
+  }
+  if (problem.framework == nullptr) return "";
+  const auto param = problem.framework->params.find(key);
+  return param != problem.framework->params.end() && param->second.value != nullptr
+             ? param->second.value->text
+             : "";
+}
+
 AllocatorOptions allocator_options(const Problem& problem) {
   AllocatorOptions options;
-  const auto given = problem.job->switches.find("segments");
-  if (given != problem.job->switches.end()) {
-    const auto* word = given->second.as<eval::Word>();
-    options.expandable_segments = word != nullptr && word->text == "expandable";
-  } else if (problem.framework != nullptr) {
-    const auto param = problem.framework->params.find("segments");
-    options.expandable_segments = param != problem.framework->params.end() &&
-                                  param->second.value != nullptr &&
-                                  param->second.value->text == "expandable";
-  }
+  options.expandable_segments = switch_word(problem, "segments") == "expandable";
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/layout.hpp"
@@ -34,6 +35,10 @@ struct ReplayResult {
   std::int64_t most_blocks = 0;          ///< in use at once
   std::optional<ReplayFailure> failure;  ///< nothing was played after it
 };
+
+/// The word that the job gives a param of its framework ("expandable" for `segments`), else the
+/// param's default; "" where there is none.
+std::string switch_word(const Problem&, std::string_view param);
 
 /// How the job's framework has its allocator set: a framework or job with `segments = expandable`
 /// runs with expandable segments.

@@ -104,6 +104,7 @@ PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment) {
   for (const TraceTensor& t : s.trace->tensors) {
     const auto at = values.find(t.value);
     s.values.push_back(at == values.end() ? t.value : at->second);
+    s.successors = s.successors || t.role == TensorRole::successor;
   }
   for (const bool backward : {false, true}) {
     const std::vector<TraceEvent>& events = backward ? s.trace->backward : s.trace->forward;

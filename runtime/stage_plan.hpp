@@ -30,6 +30,7 @@ struct PlannedSegment {
   std::vector<std::pair<std::size_t, OpId>> early_frees;
   /// Events between the allocations that a pass begins with and the frees that it ends with.
   std::size_t begin[2] = {}, end[2] = {};  ///< [backward]
+  bool successors = false;  ///< is a gradient added to another one, and takes its place?
   OpId op(OpId of_class) const { return of_class - class_op + first_op; }
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lang/diagnostics.hpp"
+#include "planner/segments.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/replay.hpp"
 #include "runtime/timeline.hpp"
@@ -84,7 +85,9 @@ Verification compare(const Problem& p, const Bill& bill, std::string device,
     check.predicted = static_cast<std::int64_t>(b.live_bytes);
     check.observed = o.peak.bytes;
     check.reserved = o.reserved;
-    check.bill_reserved = static_cast<std::int64_t>(b.reserved_bytes);
+    check.bill_reserved = replays(p) ? std::max(p.segments->reserved(p, bill.layout, check.stage),
+                                                static_cast<std::int64_t>(b.allocated_bytes))
+                                     : static_cast<std::int64_t>(b.reserved_bytes);
     check.predicted_moment = b.peak_moment;
     check.observed_moment = point_name(p, o.peak.at);
     if (check.difference() != 0) find_differences(check, p, b, o.peak);

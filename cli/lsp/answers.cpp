@@ -16,6 +16,7 @@
 #include "lang/units.hpp"
 #include "planner/report_bill.hpp"
 #include "planner/report_parts.hpp"
+#include "runtime/segments.hpp"
 
 namespace plimsoll::cli::lsp {
 
@@ -110,8 +111,9 @@ std::string tell_layout(const Analysis& analysis, const std::string& name) {
     if (declared.name != name) continue;
     for (const Job& job : analysis.module->jobs()) try {
         Diagnostics ignored;
-        const auto problem = make_problem(*analysis.module, job, ignored);
+        auto problem = make_problem(*analysis.module, job, ignored);
         if (!problem) continue;
+        problem->segments = runtime::replayed_segments();
         const auto layout = layout_from(*problem, &declared, ignored);
         if (!layout) continue;
         const Bill priced = bill(*problem, *layout);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lang/load.hpp"
+#include "runtime/segments.hpp"
 
 namespace plimsoll::cli::lsp {
 
@@ -23,6 +24,7 @@ std::optional<PricedJob> price(const Module& module, const Job& job, const Layou
   Diagnostics ignored;
   std::optional<Problem> problem = make_problem(module, job, ignored);
   if (!problem) return std::nullopt;
+  problem->segments = runtime::replayed_segments();
   made.problem = std::make_unique<Problem>(std::move(*problem));
   const std::optional<Layout> layout = layout_from(*made.problem, &declared, ignored);
   if (!layout) return std::nullopt;
@@ -114,6 +116,7 @@ void search_ahead(Analysis& analysis, const std::function<bool()>& stop) {
       Diagnostics ignored;
       std::optional<Problem> problem = make_problem(*analysis.module, job, ignored);
       if (!problem) continue;
+      problem->segments = runtime::replayed_segments();
       made.problem = std::make_unique<Problem>(std::move(*problem));
       PlanOptions options;
       options.top = 1;

@@ -35,6 +35,7 @@ class DryDevice final : public Device {
   void hand_on(TensorId, const TensorInfo&) override;
   void run(const OpRun& r) override { count(r.at); }
   void moment(const StepPoint& at) override { count(at); }
+  bool computes() const override { return false; }
 
   /// Called at every moment, with what is live then.
   using Observer = std::function<void(const StepPoint&, const CategoryBytes&)>;

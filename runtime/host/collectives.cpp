@@ -23,6 +23,13 @@ bool Post::stopped() const {
   return stopped_;
 }
 
+void Post::leave(int rank) {
+  if (wire_) return stop();
+  const std::lock_guard lock(mutex_);
+  left_.insert(rank);
+  changed_.notify_all();
+}
+
 void Post::send(int from, int to, std::int64_t tag, std::vector<std::byte> letter) {
   if (wire_ && to != from)
     return wire_->send(to, Channel::letters, tag, letter.data(), letter.size());
@@ -39,8 +46,8 @@ std::vector<std::byte> Post::receive(int from, int to, std::int64_t tag) {
   }
   std::unique_lock lock(mutex_);
   std::deque<std::vector<std::byte>>& box = letters_[{from, to, tag}];
-  changed_.wait(lock, [&] { return stopped_ || !box.empty(); });
-  if (stopped_) throw Stopped();
+  changed_.wait(lock, [&] { return stopped_ || !box.empty() || left_.contains(from); });
+  if (stopped_ || box.empty()) throw Stopped();
   std::vector<std::byte> letter = std::move(box.front());
   box.pop_front();
   return letter;
@@ -53,9 +60,17 @@ std::size_t Post::unread() const {
   return count;
 }
 
-/// Either all ranks come through or, in a run that was stopped, none does.
+/// Will the ranks never be complete again? One that has left may have come to this round before:
+/// then some other one that it waited for has left.
+bool Meeting::is_over() const {
+  return post_.stopped_ || std::any_of(ranks_.begin(), ranks_.end(), [&](std::int64_t rank) {
+           return post_.left_.contains(static_cast<int>(rank));
+         });
+}
+
+/// Either all ranks come through or, where one has left, none does.
 void Meeting::wait_for_all(std::unique_lock<std::mutex>& lock, int readers) {
-  if (post_.stopped_) throw Stopped();
+  if (is_over()) throw Stopped();
   const std::uint64_t round = round_;
   if (++arrived_ == size_) {
     arrived_ = 0;
@@ -64,7 +79,7 @@ void Meeting::wait_for_all(std::unique_lock<std::mutex>& lock, int readers) {
     post_.changed_.notify_all();
     return;
   }
-  post_.changed_.wait(lock, [&] { return post_.stopped_ || round_ != round; });
+  post_.changed_.wait(lock, [&] { return round_ != round || is_over(); });
   if (round_ == round) throw Stopped();
 }
 

@@ -8,7 +8,9 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/wire.hpp"
@@ -16,7 +18,8 @@
 /// Collectives in memory between ranks that are threads, or over a wire between ranks that are
 /// processes. Every rank of a group calls the same
 /// collectives in the same order. Sums are made in the order of ranks, so a run is the same each
-/// time. When a rank fails, all that wait are woken and throw Stopped.
+/// time. When a rank leaves, whoever waits for it throws Stopped: which ranks go on, and how far,
+/// follows from the program and not from how threads are scheduled.
 namespace plimsoll::runtime::host {
 
 /// Another rank failed: this one ends too.
@@ -34,6 +37,8 @@ class Post {
   /// Ends the run: whoever waits, now or later, throws Stopped.
   void stop();
   bool stopped() const;
+  /// The rank does nothing any more. What it has sent can still be received. Over a wire: stop().
+  void leave(int rank);
 
   /// A letter never waits for its reader.
   void send(int from, int to, std::int64_t tag, std::vector<std::byte> letter);
@@ -48,6 +53,7 @@ class Post {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;
+  std::set<int> left_;
   std::map<std::tuple<int, int, std::int64_t>, std::deque<std::vector<std::byte>>> letters_;
 };
 
@@ -98,13 +104,14 @@ class Meeting {
   void wait_for_all(std::unique_lock<std::mutex>&, int readers);
   void send(int rank, const void* data, std::int64_t bytes);
   std::vector<std::byte> receive(int rank);
+  bool is_over() const;
 
   Post& post_;
   int size_;
   int arrived_ = 0, readers_ = 0;
   std::uint64_t round_ = 0;
   std::vector<const void*> shown_;
-  std::vector<std::int64_t> ranks_;  ///< over a wire
+  std::vector<std::int64_t> ranks_;  ///< by number among all; empty: nobody leaves
   std::int64_t name_ = 0;
 };
 

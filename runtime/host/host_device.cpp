@@ -23,7 +23,10 @@ HostDevice::HostDevice(HostWorld& world, std::int64_t rank)
       plan_(world.plan(rank)),
       groups_(world.groups(rank)),
       counted_(plan_),
-      backing_(world.options.capacity, world.budget),
+      backing_(world.options.capacities.empty()
+                   ? world.options.capacity
+                   : world.options.capacities.at(static_cast<std::size_t>(rank)),
+               world.budget),
       allocator_(backing_, world.options.allocator),
       states_(world, rank) {}
 
@@ -76,22 +79,29 @@ void HostDevice::copy(TensorId from, TensorId to) {
   b.written = a.written;
 }
 
+/// Of what names no dtype.
+Storage HostDevice::activation() const {
+  if (plan_.problem.inventory.facts.activation_bytes != Rational(2)) return Storage::fp32;
+  return plan_.problem.job->precision == "fp16" ? Storage::fp16 : Storage::bf16;
+}
+
 Storage HostDevice::storage_of(const TensorInfo& info) const {
-  const bool half = plan_.problem.inventory.facts.activation_bytes == Rational(2);
-  const Storage activation = half ? Storage::bf16 : Storage::fp32;
   if (info.kind == TensorInfo::shared_value || info.kind == TensorInfo::shared_gradient)
-    return activation;
+    return activation();
   if (info.kind != TensorInfo::trace) return Storage::raw;
   const TraceTensor& t = *info.tensor;
   if (t.role == TensorRole::item || t.role == TensorRole::temporary) return Storage::raw;
-  if (t.dtype.empty()) return activation;
-  return t.dtype == "fp32" ? Storage::fp32 : t.dtype == "bf16" ? Storage::bf16 : Storage::raw;
+  if (t.dtype.empty()) return activation();
+  return t.dtype == "fp32"   ? Storage::fp32
+         : t.dtype == "bf16" ? Storage::bf16
+         : t.dtype == "fp16" ? Storage::fp16
+                             : Storage::raw;
 }
 
 float* HostDevice::floats(TensorId id) {
   if (id == kNoTensor) return nullptr;
   const Tensor& t = tensors_.at(id);
-  if (t.storage != Storage::bf16) return reinterpret_cast<float*>(t.at);  // NOLINT
+  if (!is_half(t.storage)) return reinterpret_cast<float*>(t.at);  // NOLINT
   const auto [view, is_new] = views_.try_emplace(id);
   if (is_new) {
     view->second.resize(static_cast<std::size_t>(t.bytes / 2));
@@ -101,8 +111,10 @@ float* HostDevice::floats(TensorId id) {
 }
 
 void HostDevice::close_views() {
-  for (const auto& [id, view] : views_)
-    encode(Storage::bf16, view.data(), static_cast<std::int64_t>(view.size()), tensors_.at(id).at);
+  for (const auto& [id, view] : views_) {
+    const Tensor& t = tensors_.at(id);
+    encode(t.storage, view.data(), static_cast<std::int64_t>(view.size()), t.at);
+  }
   views_.clear();
 }
 
@@ -295,8 +307,7 @@ std::vector<std::byte> HostDevice::letter(const Transfer& t, ValueId v, bool gra
   const TensorId id = gradient ? t.frame->gradient(v) : t.frame->value(v);
   close_views();
   if (id != kNoTensor) return {tensors_.at(id).at, tensors_.at(id).at + tensors_.at(id).bytes};
-  const bool half = plan_.problem.inventory.facts.activation_bytes == Rational(2);
-  const Storage storage = half ? Storage::bf16 : Storage::fp32;
+  const Storage storage = activation();
   const std::int64_t count = world_.shapes(rank_).values[v].count();
   std::vector<std::byte> bytes(static_cast<std::size_t>(count * bytes_of(storage)));
   encode(storage, from, count, bytes.data());

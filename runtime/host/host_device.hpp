@@ -14,9 +14,9 @@
 #include "runtime/host/host_backing.hpp"
 #include "runtime/host/host_states.hpp"
 
-/// One rank's device with memory that exists and real arithmetic, in fp32; bf16 where the job
-/// stores it. Memory that is not yet written or already freed is full of NaN, so that whoever reads
-/// it spoils the result.
+/// One rank's device with memory that exists and real arithmetic, in fp32; bf16 or fp16 where the
+/// job stores it. Memory that is not yet written or already freed is full of NaN, so that whoever
+/// reads it spoils the result.
 namespace plimsoll::runtime::host {
 
 class HostDevice final : public Device {
@@ -60,9 +60,10 @@ class HostDevice final : public Device {
   /// it is the gradient.
   using Loose = std::map<std::tuple<std::int64_t, ValueId, bool>, std::vector<float>>;
 
-  /// A tensor's numbers: its memory, or for bf16 a copy in fp32 that close_views() writes back.
+  /// A tensor's numbers: its memory, or of a half a copy in fp32 that close_views() writes back.
   float* floats(TensorId);
   void close_views();
+  Storage activation() const;
   Storage storage_of(const TensorInfo&) const;
   std::vector<std::byte> letter(const Transfer&, ValueId, bool gradient);
   float* loose(std::int64_t micro_batch, ValueId, bool gradient);

@@ -2,6 +2,7 @@
 // Copyright The Plimsoll Authors
 #include "runtime/host/host_run.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <thread>
 
@@ -11,13 +12,28 @@
 #include "runtime/executor.hpp"
 #include "runtime/host/host_device.hpp"
 #include "runtime/host/host_results.hpp"
+#include "runtime/replay.hpp"
 
 namespace plimsoll::runtime::host {
 
+namespace {
+
+/// Are the slots of a capacity what the turns of ops_experts.cpp fill: each stretch of a sequence
+/// that a rank has chooses every expert equally often?
+bool fills_slots(const Op& experts, const Layout& l) {
+  const std::int64_t stretch = l.seq / (l.cp > 1 ? 2 * l.cp : 1) / (l.sp ? l.tp : 1);
+  return experts.capacity == Rational(1) && stretch * experts.top_k % experts.count == 0;
+}
+
+}  // namespace
+
 std::string why_not_on_host(const Problem& p, const Layout& l) {
   if (p.job->serve) return "the host runs training jobs only";
-  if (p.job->precision != "fp32" && p.job->precision != "bf16")
-    return fmt::format("the host stores fp32 and bf16; this job's precision is {}",
+  const auto stores = [](const std::string& dtype) {
+    return dtype == "fp32" || dtype == "bf16" || dtype == "fp16";
+  };
+  if (!stores(p.job->precision))
+    return fmt::format("the host stores fp32, bf16 and fp16; this job's precision is {}",
                        p.job->precision);
   bool derived = false;
   for (const SegmentTrace& trace : p.inventory.traces.front())
@@ -26,13 +42,23 @@ std::string why_not_on_host(const Problem& p, const Layout& l) {
     return fmt::format("framework '{}' has formulas for its layers and no tensors to compute",
                        p.framework->name);
   bool frozen = false;
+  const bool exchanges = l.cp > 1 && switch_word(p, "cp_comm") == "a2a";
   for (const Op& op : p.program->ops) {
     if (op.kind == OpKind::relative_bias || op.inputs.size() > 3)
       return fmt::format(
           "the host does not compute {} yet",
           op.inputs.size() > 3 ? "attention with a tensor of biases" : plimsoll::name(op.kind));
-    if (op.kind == OpKind::experts && !op.capacity.is_zero())
-      return "the host does not drop tokens: experts with a capacity";
+    if (op.kind == OpKind::experts && !op.capacity.is_zero() && !fills_slots(op, l))
+      return fmt::format(
+          "the host drops no tokens and leaves no slot empty: experts with capacity = {} (1 can be "
+          "computed where {} experts divide the choices of a rank's tokens)",
+          op.capacity.to_double(), op.count);
+    if (op.kind == OpKind::attention && exchanges &&
+        (op.heads / l.tp % l.cp != 0 || std::max<std::int64_t>(op.kv_heads / l.tp, 1) % l.cp != 0))
+      return fmt::format(
+          "cp_comm = a2a gives each of {} ranks a share of the heads; {} of queries and {} of keys "
+          "over tp = {} do not divide",
+          l.cp, op.heads, op.kv_heads, l.tp);
     if (op.kind == OpKind::merge && (l.cp > 1 || l.sp))
       return "the host does not merge images where cp or sp divides the sequence";
     if (op.kind == OpKind::mamba2 && (l.cp > 1 || l.tp > op.groups))
@@ -41,12 +67,12 @@ std::string why_not_on_host(const Problem& p, const Layout& l) {
   }
   if (frozen && l.zero >= 3) return "the host does not divide frozen weights by zero = 3";
   if (!p.job->adapt.kind.empty() && p.job->adapt.kind != "none")
-    return "the host does not compute adapters";
+    return fmt::format("the host does not compute adapters ('{}')", p.job->adapt.kind);
   for (const Item& item : p.inventory.items) {
     const bool state = item.category == Category::weights || item.category == Category::gradients ||
                        item.category == Category::master || item.category == Category::moments;
-    if (state && !item.dtype.empty() && item.dtype != "fp32" && item.dtype != "bf16")
-      return fmt::format("the host stores fp32 and bf16; '{}' are {}", item.name, item.dtype);
+    if (state && !item.dtype.empty() && !stores(item.dtype))
+      return fmt::format("the host stores fp32, bf16 and fp16; '{}' are {}", item.name, item.dtype);
     std::string moment = item.name.substr(0, item.name.find(" of the tied copy"));
     moment.erase(0, moment.rfind(' ') + 1);
     if (item.category == Category::moments && moment != "m" && moment != "v" &&
@@ -76,7 +102,7 @@ struct Outcome {
 void note_failure(Outcome& outcome, std::int64_t rank, const OutOfMemory& e, const StepPoint& at,
                   const CategoryBytes& live) {
   const std::lock_guard lock(outcome.mutex);
-  if (!outcome.run.failure)
+  if (!outcome.run.failure || rank < outcome.run.failure->rank)
     outcome.run.failure = HostFailure{rank, e.tensor, e.info.bytes, at, e.live, e.reserved, live};
 }
 
@@ -95,8 +121,9 @@ void run_rank(HostWorld& world, std::int64_t rank, Outcome& outcome) {
     outcome.run.ranks[index].peak = device.counted().peak();
   } catch (const OutOfMemory& e) {
     note_failure(outcome, rank, e, executor.at(), device.counted().categories());
-    world.post.stop();
+    world.post.leave(static_cast<int>(rank));
   } catch (const Stopped&) {
+    if (!world.post.wire()) world.post.leave(static_cast<int>(rank));
   } catch (...) {
     const std::lock_guard lock(outcome.mutex);
     if (!outcome.error) outcome.error = std::current_exception();

@@ -31,7 +31,7 @@ struct HostRankResult {
 struct HostRun {
   std::vector<double> losses;  ///< mean over the tokens of a step, by step
   std::vector<HostRankResult> ranks;
-  std::optional<HostFailure> failure;  ///< the first; the other ranks were stopped
+  std::optional<HostFailure> failure;  ///< of the ranks that ran out, the first by number
   /// By step: gradients before they are clipped, and parameters after the update.
   std::vector<WholeTensors> gradients, parameters;
 };

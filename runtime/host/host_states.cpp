@@ -139,7 +139,8 @@ void HostStates::add(const TensorInfo& info, const Piece& piece) {
   if (state != "weights" && state != "master weights")
     std::memset(piece.at, 0, static_cast<std::size_t>(piece.bytes));
   State& held = family->states[state];
-  held.storage = plan_.item(info.row).dtype == "bf16" ? Storage::bf16 : Storage::fp32;
+  const std::string& dtype = plan_.item(info.row).dtype;
+  held.storage = dtype == "bf16" ? Storage::bf16 : dtype == "fp16" ? Storage::fp16 : Storage::fp32;
   held.pieces.push_back(piece);
 }
 

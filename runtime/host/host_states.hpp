@@ -78,7 +78,7 @@ class HostStates {
     std::int64_t count = 0, trained = 0;
     Group shard, replicas;
     std::map<std::string, State> states;  ///< "weights", "gradients", "master weights", "m" …
-    /// Weights as ops read them, where ZeRO 3 divides them or they are stored in bf16.
+    /// Weights as ops read them, where ZeRO 3 divides them or they are stored as halves.
     std::vector<float> compute;
     std::vector<float> share;  ///< this rank's part of the gradients, summed up
   };

@@ -4,6 +4,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <map>
+#include <utility>
+
 #include "lang/units.hpp"
 #include "runtime/replay.hpp"
 
@@ -16,6 +20,25 @@ constexpr std::int64_t kMostRanks = 64;
 
 std::int64_t half_of_memory() {
   return static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE) / 2;
+}
+
+/// What each rank may have of \a most: by what it would take of a machine without a limit, so that
+/// where memory ends follows from the program, and from no race between ranks.
+std::vector<std::int64_t> shares(const Problem& p, const Layout& l, const AllocatorOptions& options,
+                                 std::int64_t most) {
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> played;  // by stage and shard
+  std::vector<std::int64_t> wanted;
+  Int128 sum = 0;
+  for (std::int64_t rank = 0; rank < rank_count(l); ++rank) {
+    const RankPlace place = place_of(l, rank);
+    const auto [at, is_new] = played.try_emplace({place.stage, place.shard});
+    if (is_new) at->second = replay(StagePlan(p, l, rank), options).peak_reserved;
+    wanted.push_back(at->second);
+    sum += at->second;
+  }
+  for (std::int64_t& bytes : wanted)
+    bytes = static_cast<std::int64_t>(Int128{most} * bytes / std::max<Int128>(sum, 1));
+  return wanted;
 }
 
 }  // namespace
@@ -41,8 +64,10 @@ std::variant<Verification, std::string> verify_host(const Problem& p, const Bill
   HostOptions options;
   options.steps = steps;
   options.same_text = true;
+  options.ring = switch_word(p, "cp_comm") != "a2a";
   options.allocator = allocator_options(p);
   options.total_capacity = most;
+  options.capacities = shares(p, l, options.allocator, most);
   const HostRun run = run_on_host(p, l, options, wire);
   if (wire && wire->rank() != 0) return Verification{};
   Verification result;

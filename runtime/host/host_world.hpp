@@ -28,6 +28,7 @@ struct HostOptions {
   bool keep_tensors = false;     ///< HostRun::gradients and parameters are wanted
   AllocatorOptions allocator;
   std::int64_t capacity = CountingBacking::kNoLimit;  ///< bytes that a rank's allocator can have
+  std::vector<std::int64_t> capacities;  ///< by rank, in place of `capacity`; empty: none
   std::int64_t total_capacity = CountingBacking::kNoLimit;  ///< that all ranks' can have together
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -157,5 +158,42 @@ TEST_CASE("host: a rank that fails ends all that wait", "[host]") {
     CHECK(stopped == n - 1);
     CHECK(post.stopped());
     CHECK_THROWS_AS(post.receive(0, 1, 0), Stopped);
+  }
+}
+
+TEST_CASE("host: a rank that leaves ends those that wait for it, and no others", "[host]") {
+  for (int again = 0; again < 20; ++again) {
+    Post post;
+    Meeting first(post, std::vector<std::int64_t>{0, 1}, 1),
+        second(post, std::vector<std::int64_t>{2, 3}, 2);
+    std::array<std::atomic<int>, 4> rounds{};
+    std::atomic<int> stopped = 0;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 4; ++rank)
+      threads.emplace_back([&, rank] {
+        const Group group{rank < 2 ? &first : &second, rank % 2};
+        std::vector<double> data(100, rank);
+        try {
+          for (; rounds[static_cast<std::size_t>(rank)] < 20;
+               ++rounds[static_cast<std::size_t>(rank)]) {
+            if (rank == 1 && rounds[1] == 7) {
+              post.send(1, 2, 5, {std::byte{9}});
+              return post.leave(1);
+            }
+            group.all_reduce(data.data(), 100);
+          }
+        } catch (const Stopped&) {
+          ++stopped;
+          post.leave(rank);
+        }
+      });
+    for (std::thread& t : threads) t.join();
+    CHECK(stopped == 1);
+    CHECK(rounds[0] == 7);
+    CHECK(rounds[2] == 20);
+    CHECK(rounds[3] == 20);
+    CHECK(post.receive(1, 2, 5).front() == std::byte{9});  // sent before it left
+    CHECK_THROWS_AS(post.receive(1, 2, 5), Stopped);
+    CHECK_THROWS_AS(post.receive(0, 3, 1), Stopped);
   }
 }

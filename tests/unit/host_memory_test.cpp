@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
 
-// The host's memory: spoilt before it is written and after it is freed, bf16, and want of it.
+// The host's memory: spoilt before it is written and after it is freed, 16-bit numbers, and want of
+// it.
 
+#include <cmath>
+#include <tuple>
+
+#include "runtime/host/half.hpp"
 #include "tests/unit/host_case.hpp"
 
 using namespace plimsoll;
@@ -46,6 +51,14 @@ TEST_CASE("host run: want of memory in mid-step is told, and nothing is left ove
     CHECK(f.reserved <= o.capacity);
     CHECK(f.reserved + f.bytes > o.capacity - 2 * kMiB);  // that tensor had no room
     for (const HostRankResult& r : found.ranks) CHECK(r.left == 0);
+    for (int again = 0; again < 4; ++again) {  // however the threads are scheduled
+      const HostRun other = run(p, o);
+      REQUIRE(other.failure);
+      CHECK(other.failure->rank == f.rank);
+      CHECK(other.failure->tensor == f.tensor);
+      CHECK(other.failure->live == f.live);
+      CHECK(other.failure->at.micro_batch == f.at.micro_batch);
+    }
   }
 }
 
@@ -96,19 +109,43 @@ TEST_CASE("host run: a saved value that is gone is missed", "[host]") {
   CHECK(said.find("backward of attention") != std::string::npos);
 }
 
-TEST_CASE("host run: bf16 where the job stores it", "[host]") {
-  const auto in_bf16 = [](int gpus, const std::string& layout) {
+TEST_CASE("host: numbers of 16 bits", "[host]") {
+  for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    const float x = from_fp16(half);
+    if (std::isnan(x)) {
+      CHECK(std::isnan(from_fp16(to_fp16(x))));
+      continue;
+    }
+    if (to_fp16(x) != half) FAIL(bits);  // every number of 16 bits is itself
+    // Half of the way to the next one the even one is taken.
+    if ((half & 0x7fffu) >= 0x7bffu) continue;
+    const float next = from_fp16(static_cast<std::uint16_t>(half + 1));
+    const std::uint16_t middle = to_fp16((x + next) / 2);
+    if (middle != (half % 2 == 0 ? half : half + 1)) FAIL(bits);
+  }
+  CHECK(to_fp16(65504.0f) == 0x7bffu);
+  CHECK(to_fp16(65520.0f) == 0x7c00u);
+  CHECK(to_fp16(-1e9f) == 0xfc00u);
+  CHECK(to_fp16(1e-9f) == 0);
+}
+
+TEST_CASE("host run: halves where the job stores them", "[host]") {
+  const auto halved = [](int gpus, const std::string& layout, const char* dtype) {
     std::string text = plan_text(kLlama, gpus, layout);
-    text.replace(text.find("fp32"), 4, "bf16");
+    text.replace(text.find("fp32"), 4, dtype);
     return price(text);
   };
   const Priced exact = price(plan_text(kLlama, 1, ""));
   const HostRun expected = run(exact);
-  for (const auto& [gpus, layout] :
-       {std::pair{1, ""}, std::pair{2, "tp = 2  sp = true"}, std::pair{2, "zero = 1"},
-        std::pair{2, "zero = 3"}, std::pair{4, "pp = 2  zero = 2"}, std::pair{2, "cp = 2"}}) {
-    INFO(layout);
-    const Priced p = in_bf16(gpus, layout);
+  for (const auto& [gpus, layout, dtype] :
+       {std::tuple{1, "", "bf16"}, std::tuple{2, "tp = 2  sp = true", "bf16"},
+        std::tuple{2, "zero = 1", "bf16"}, std::tuple{2, "zero = 3", "bf16"},
+        std::tuple{4, "pp = 2  zero = 2", "bf16"}, std::tuple{2, "cp = 2", "bf16"},
+        std::tuple{1, "", "fp16"}, std::tuple{4, "pp = 2  zero = 2", "fp16"},
+        std::tuple{2, "tp = 2  zero = 1", "fp16"}}) {
+    INFO(layout << ' ' << dtype);
+    const Priced p = halved(gpus, layout, dtype);
     const HostRun found = run(p);
     check_memory(p, found);
     for (std::size_t step = 0; step < 2; ++step)

@@ -90,6 +90,19 @@ TEST_CASE("host run: experts", "[host]") {
                           {8, "tp = 2  pp = 2  ep = 2  etp = 1  sp = true  zero = 2"},
                           {2, "tp = 2  etp = 1"},
                           {4, "cp = 2  ep = 2"}});
+  // A capacity whose slots the turns fill.
+  const Case capped{
+      "model tiny = decoder { layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  "
+      "vocab = 32  experts = 4  top_k = 2  expert_ffn = 12  capacity = 1 }",
+      ""};
+  check_layouts(capped, {{2, "ep = 2"}, {4, "tp = 2  sp = true  etp = 2  ep = 2"}});
+  const Case dropping{
+      "model tiny = decoder { layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  "
+      "vocab = 32  experts = 4  top_k = 2  expert_ffn = 12  capacity = 1.25 }",
+      ""};
+  const Priced refused = price(plan_text(dropping, 2, "ep = 2"));
+  CHECK(why_not_on_host(*refused.problem, refused.layout).find("capacity = 1.25") !=
+        std::string::npos);
   const Case deepseek{
       "model tiny = decoder { layers = 3  hidden = 16  heads = 2  ffn = 24  vocab = 32  "
       "experts = 4  top_k = 1  expert_ffn = 12  shared = 8  first_dense = 1  score = "

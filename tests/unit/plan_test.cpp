@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -14,6 +15,8 @@
 
 #include "planner/enumerate.hpp"
 #include "planner/report_plan.hpp"
+#include "planner/segments.hpp"
+#include "planner/stage_cost.hpp"
 #include "planner/suggest.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/world.hpp"
@@ -152,6 +155,10 @@ class Loops {
   void price(const Layout& l) {
     const Pricer::Peak peak = pricer_.peak(l);
     if (!peak.fits || !holds(l, peak)) return;
+    if (replays(problem_)) {
+      const Pricer::Peak exact = pricer_.exact(l);
+      if (!exact.fits || !holds(l, exact)) return;
+    }
     ++out.feasible;
     Dealt d{l, 0, clock_.step(l).nanoseconds, peak.bytes};
     d.score = d.ns;
@@ -310,6 +317,78 @@ TEST_CASE("the planner finds what loops over everything find", "[plan]") {
               not_fit, uneven, partly);
   CHECK(fit > 12);
   CHECK(not_fit > 4);
+}
+
+/// Segments by a rule without any order: up to a fifth more than the stage's blocks.
+class ScatteredSegments final : public Segments {
+ public:
+  std::int64_t reserved(const Problem& problem, const Layout& l, std::int64_t stage) override {
+    CostModel model(problem);
+    model.set(l);
+    std::int64_t outside = 0;
+    const std::int64_t blocks = model.most(stage, outside).blocks;
+    std::uint64_t h = 14695981039346656037u + static_cast<std::uint64_t>(stage);
+    for (const std::vector<std::int64_t>* list : {&l.stage_layers, &l.recompute_layers})
+      if (!list->empty())
+        h = (h ^ static_cast<std::uint64_t>((*list)[static_cast<std::size_t>(stage)])) *
+            1099511628211u;
+    h = (h ^ static_cast<std::uint64_t>(l.tp * 64 + l.mbs * 8 + l.zero)) * 1099511628211u;
+    return blocks + blocks / 100 * static_cast<std::int64_t>(h >> 40) % 20;
+  }
+  std::shared_ptr<Segments> fresh() const override { return std::make_shared<ScatteredSegments>(); }
+};
+
+TEST_CASE("what the planner finds fits with its segments, and nothing faster does",
+          "[plan][reserved]") {
+  const char* given = std::getenv("PLAN_SEED");
+  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : 20261130u;
+  std::mt19937 random(seed);
+  const auto pick = [&](int from, int to) {
+    return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1));
+  };
+  int fit = 0, not_fit = 0, refused = 0;
+  for (int i = 0; i < 30; ++i) {
+    Small s;
+    s.gpus = 1 << pick(0, 3);
+    s.layers = pick(2, 5);
+    s.memory_mib = pick(0, 2) == 0 ? pick(20, 200) : pick(200, 1500);
+    s.batch = 1 << pick(1, 4);
+    s.experts = pick(0, 3) == 0;
+    s.condition =
+        kConditions[std::array<int, 6>{0, 0, 1, 2, 6, 7}[static_cast<std::size_t>(pick(0, 5))]];
+    INFO("PLAN_SEED=" << seed << ", world " << i << "\n" << text_of(s));
+    World world(text_of(s));
+    Diagnostics diags;
+    PlanOptions options;
+    options.top = 1;
+    const PlanResult before = plan(*world, options, diags);
+    world.problem->inventory.counts_blocks = true;
+    world.problem->segments = std::make_shared<ScatteredSegments>();
+    REQUIRE(replays(*world));
+    options.proof = true;
+    const PlanResult found = plan(*world, options, diags);
+    REQUIRE_FALSE(diags.has_errors());
+    const Brute expected = brute(*world, s, s.condition);
+    REQUIRE(found.best.has_value() == expected.best.has_value());
+    if (before.best &&
+        (!found.best || before.best->time.nanoseconds != found.best->time.nanoseconds))
+      ++refused;
+    if (!expected.best) {
+      ++not_fit;
+      CHECK(found.status == PlanResult::infeasible);
+      continue;
+    }
+    ++fit;
+    CHECK(found.status == PlanResult::optimal);
+    CHECK(found.best->score * Rational(1'000'000'000) == expected.score);
+    const Bill own = bill(*world, found.best->layout);
+    CHECK(own.fits);
+    CHECK(own.peak_bytes == found.best->peak_bytes);
+  }
+  std::printf("plan with segments: seed %u, %d worlds fit, %d not, %d differ by them\n", seed, fit,
+              not_fit, refused);
+  CHECK(fit > 8);
+  CHECK(refused > 2);
 }
 
 TEST_CASE("more memory never makes a plan slower", "[plan]") {

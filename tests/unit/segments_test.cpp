@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+
+// What the planner is told of segments, and that a bill and a plan print it.
+
+#include "runtime/segments.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+
+#include "planner/enumerate.hpp"
+#include "planner/schedule.hpp"
+#include "runtime/replay.hpp"
+#include "tests/unit/priced.hpp"
+
+using namespace plimsoll;
+using namespace plimsoll::runtime;
+using namespace plimsoll::test;
+
+namespace {}  // namespace
+
+TEST_CASE("a replay of few micro-batches stands for one of all", "[reserved]") {
+  double worst = 0;
+  for (const char* layout :
+       {"tp = 2 pp = 4 mbs = 1 zero = 1", "tp = 2 pp = 4 mbs = 1 vpp = 2 schedule = interleaved",
+        "pp = 8 mbs = 1 recompute = full", "pp = 4 mbs = 2 recompute = selective"}) {
+    INFO(layout);
+    plimsoll::test::Priced p = price(fmt::format(
+        "model m = decoder {{ layers = 16 hidden = 2048 heads = 16 kv_heads = 4 ffn = 8192 vocab = "
+        "32768 head_dim = 128 }}\ncluster c {{ gpu = h100_sxm nodes = 1 gpus_per_node = 8 }}\n"
+        "train t {{ model = m cluster = c seq = 4096 batch = 256 framework = megatron }}\n"
+        "layout l {{ {} }}\n",
+        layout));
+    p.problem->segments = replayed_segments();
+    for (std::int64_t stage = 0; stage < p.layout.pp; ++stage) {
+      const StagePlan plan(*p.problem, p.layout, rank_in_stage(p.layout, 0, stage));
+      const std::int64_t all = replay(plan, {}).peak_reserved;
+      const std::int64_t few = p.problem->segments->reserved(*p.problem, p.layout, stage);
+      CHECK(few >= p.bill.stages[static_cast<std::size_t>(stage)].allocated_bytes);
+      worst = std::max(worst, std::abs(static_cast<double>(few) / static_cast<double>(all) - 1));
+    }
+  }
+  std::cout << fmt::format("segments: few micro-batches against all: {:.2f} % at most\n",
+                           100 * worst);
+  CHECK(worst < 0.015);
+}
+
+TEST_CASE("a bill and a plan print what the replay finds", "[reserved]") {
+  const std::string text =
+      "model m = decoder { layers = 8 hidden = 2048 heads = 16 kv_heads = 4 ffn = 8192 "
+      "vocab = 32768 head_dim = 128 }\n"
+      "gpu small = h100_sxm { memory = 16 GiB }\n"
+      "cluster c { gpu = small nodes = 1 gpus_per_node = 8 }\n"
+      "train t { model = m cluster = c seq = 4096 batch = 64 framework = megatron }\n"
+      "layout l { tp = 2 pp = 2 mbs = 1 zero = 1 }\n";
+  plimsoll::test::Priced p = price(text);
+  CHECK_FALSE(replays(*p.problem));
+  const Bill by_factor = p.bill;
+  p.problem->segments = replayed_segments();
+  REQUIRE(replays(*p.problem));
+  const Bill b = bill(*p.problem, p.layout);
+  for (const StageBill& s : b.stages) {
+    const std::int64_t ranks = p.layout.tp * p.layout.dp;
+    std::int64_t most = 0;
+    for (const std::int64_t rank : {std::int64_t{0}, ranks - 1}) {
+      StagePlan plan(*p.problem, p.layout, rank_in_stage(p.layout, rank, s.stage));
+      plan.slots = slots(p.layout.schedule, p.layout.pp, p.layout.vpp,
+                         std::min(p.layout.microbatches, p.layout.pp - s.stage + 4), s.stage);
+      most = std::max(most, replay(plan, allocator_options(*p.problem)).peak_reserved);
+    }
+    CHECK(s.reserved_bytes == most);
+    CHECK(s.allocated_bytes == by_factor.stages[static_cast<std::size_t>(s.stage)].allocated_bytes);
+    CHECK(s.peak_bytes - s.reserved_bytes ==
+          by_factor.stages[static_cast<std::size_t>(s.stage)].peak_bytes -
+              by_factor.stages[static_cast<std::size_t>(s.stage)].reserved_bytes);
+    Int128 sum = 0;
+    for (const BillLine& line : s.lines) sum += line.bytes;
+    CHECK(sum == s.peak_bytes);
+    CHECK(s.moments.front().second == s.peak_bytes);
+  }
+  const Bill tightest = peak_bill(*p.problem, p.layout);
+  CHECK(tightest.peak_stage == b.peak_stage);
+  CHECK(tightest.peak_bytes == b.peak_bytes);
+  CHECK(tightest.verdict == b.verdict);
+  Pricer pricer(*p.problem);
+  CHECK(pricer.exact(p.layout).bytes == b.peak_bytes);
+  CHECK(pricer.exact(p.layout).stage == b.peak_stage);
+
+  Diagnostics diags;
+  const PlanResult found = plan(*p.problem, {}, diags);
+  REQUIRE(found.best);
+  std::vector<plimsoll::Priced> all = found.alternatives;
+  all.insert(all.begin(), *found.best);
+  for (const plimsoll::Priced& each : all) {
+    const Bill own = bill(*p.problem, each.layout);
+    CHECK(own.fits);
+    CHECK(own.peak_bytes == each.peak_bytes);
+    CHECK(own.peak_stage == each.peak_stage);
+  }
+}
+
+TEST_CASE("a framework that states a factor, or counts no blocks, is not replayed", "[reserved]") {
+  const auto is_replayed = [](const std::string& framework) {
+    plimsoll::test::Priced p = price(
+        "framework stated = megatron { replay = false }\n"
+        "framework own { state weight : bf16  on {linear, rmsnorm, glu} { save input } }\n"
+        "framework own_factor { reserved_factor = 1.2  state weight : bf16 }\n"
+        "model m = decoder { layers = 2 hidden = 64 heads = 8 kv_heads = 4 ffn = 96 vocab = 1000 "
+        "head_dim = 8 }\ncluster c { gpu = h100_sxm nodes = 1 gpus_per_node = 8 }\n"
+        "train t { model = m cluster = c seq = 64 batch = 64 framework = " +
+        framework + " }\nlayout l { mbs = 1 }\n");
+    p.problem->segments = replayed_segments();
+    return replays(*p.problem);
+  };
+  CHECK(is_replayed("megatron"));
+  CHECK(is_replayed("own"));
+  for (const char* framework :
+       {"stated", "own_factor", "plain", "textbook", "torchtitan", "huggingface", "deepspeed"}) {
+    INFO(framework);
+    CHECK_FALSE(is_replayed(framework));
+  }
+}
