@@ -333,7 +333,7 @@ class ScatteredSegments final : public Segments {
         h = (h ^ static_cast<std::uint64_t>((*list)[static_cast<std::size_t>(stage)])) *
             1099511628211u;
     h = (h ^ static_cast<std::uint64_t>(l.tp * 64 + l.mbs * 8 + l.zero)) * 1099511628211u;
-    return blocks + blocks / 100 * static_cast<std::int64_t>(h >> 40) % 20;
+    return blocks + blocks / 100 * static_cast<std::int64_t>((h >> 40) % 20);
   }
   std::shared_ptr<Segments> fresh() const override { return std::make_shared<ScatteredSegments>(); }
 };
