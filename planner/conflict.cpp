@@ -58,6 +58,20 @@ bool possible_with_more_nodes(const Problem& problem) {
   return false;
 }
 
+/// All of its GPUs in one pool.
+bool possible_with_one_pool(const Problem& problem) {
+  if (problem.cluster->pools.size() < 2) return false;
+  Cluster cluster = *problem.cluster;
+  cluster.pools.resize(1);
+  cluster.pools.front().nodes = {1};
+  cluster.pools.front().gpus_per_node = problem.cluster->gpus();
+  Problem same = problem;
+  same.cluster = &cluster;
+  Job job = *problem.job;
+  job.layout.erase("stage_pool");
+  return possible(same, job);
+}
+
 bool possible_with_more_layers(const Problem& problem) {
   Program program = *problem.program;
   program.layer_count *= kMoreLayers;
@@ -117,6 +131,9 @@ std::vector<CoreItem> find_conflict(const Problem& problem) {
     core.push_back(placed(
         sources, fmt::format("the {} GPUs of '{}'", problem.cluster->gpus(), problem.cluster->name),
         problem.cluster->span));
+  if (possible_with_one_pool(rest))
+    core.push_back(placed(sources, fmt::format("the pools of '{}'", problem.cluster->name),
+                          problem.cluster->span));
   if (possible_with_more_layers(rest)) {
     const std::uint32_t layers = problem.program->layer_count;
     core.push_back(placed(

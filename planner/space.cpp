@@ -17,6 +17,7 @@ namespace plimsoll {
 
 namespace {
 
+constexpr const char* kNoWholeStages = "the GPUs of a pool do not make up whole stages";
 constexpr std::size_t kFirstOfLeaf = static_cast<std::size_t>(Knob::sp);
 
 std::uint64_t bit(Var v) { return std::uint64_t{1} << static_cast<unsigned>(v); }
@@ -227,7 +228,9 @@ std::int64_t Space::leaf_count(const Point& core) {
     }
   };
   walk(walk, kFirstOfLeaf, 1);
-  return count * static_cast<std::int64_t>(pool_orders(l).size());
+  const auto orders = static_cast<std::int64_t>(pool_orders(l).size());
+  if (orders == 0) turn_away(kKnobCount, kNoWholeStages);
+  return count * orders;
 }
 
 void Space::choose(std::size_t k, std::size_t end, std::uint64_t known) {
@@ -344,8 +347,7 @@ void Space::reach(std::size_t end) {
   if (std::string why = why_impossible_outside(problem_, layout_); !why.empty())
     return turn_away(kKnobCount, why);
   const auto orders = pool_orders(layout_);
-  if (orders.empty())
-    return turn_away(kKnobCount, "the GPUs of a pool do not make up whole stages");
+  if (orders.empty()) return turn_away(kKnobCount, kNoWholeStages);
   for (const std::vector<std::uint32_t>& order : orders) {
     if (!order.empty() && static_cast<std::int64_t>(order.size()) != layout_.pp) {
       turn_away(
