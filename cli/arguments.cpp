@@ -7,8 +7,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <string_view>
 
+#include "cli/command_table.hpp"
 #include "cli/version.hpp"
 #include "lang/diagnostics.hpp"
 #include "lang/units.hpp"
@@ -21,6 +23,7 @@ constexpr std::string_view kShortPage =
 
   plimsoll plan FILE       the best layout of a job, and what comes close
   plimsoll bill FILE       what fills each GPU at one layout, item by item
+  plimsoll explain FILE    why this layout, and what would change it
   plimsoll timeline FILE   what a GPU holds over a step, drawn, and why it peaks there
   plimsoll verify FILE     the ranks' steps run, and what was seen beside the bill
   plimsoll calibrate       this machine's GPU measured, as declarations
@@ -28,12 +31,17 @@ constexpr std::string_view kShortPage =
   plimsoll fmt FILE        the file in canonical form
   plimsoll import FILE     a .plan file from a run's launch flags
 
+  plimsoll lsp             a language server for editors
+  plimsoll doctor          what was found on this machine
+  plimsoll completions SHELL, plimsoll man
+
 FILE is a .plan file, or - for standard input. A first one to try:
 
   cluster one { gpu = h100_sxm  nodes = 1  gpus_per_node = 8 }
   train tune  { model = llama3_8b  cluster = one  seq = 8Ki  batch = 64 }
 
-'plimsoll COMMAND --help' has every option; examples/ is a course in eight files.
+'plimsoll COMMAND --help' has every option; examples/ is a course in nine files;
+--html FILE on plan, bill and timeline writes a page to show to others.
 )";
 
 /// "30", "30s", "2min"; nullopt where it is no time above 0.
@@ -144,6 +152,9 @@ class Parser {
     format->add_flag("--check", options_.check,
                      "Change nothing; exit 1 if a file is not in canonical form");
     without_files("lsp", "A language server for editors, on standard input and output");
+    json(without_files("doctor", "What was found on this machine: Z3, CUDA, the driver, GPUs"));
+    shell(without_files("completions", "A script that completes plimsoll in a shell"));
+    without_files("man", "The manual page, in roff");
   }
 
   std::variant<Options, Outcome> parse(int argc, const char* const* argv) {
@@ -166,6 +177,28 @@ class Parser {
     return with_files();
   }
 
+  /// Every command with what it takes, as the parser has it.
+  std::vector<CommandRow> table() const {
+    std::vector<CommandRow> all;
+    for (const std::string& name : names_) {
+      const CLI::App* app = app_.get_subcommand(name);
+      CommandRow command;
+      command.name = name;
+      command.description = app->get_description();
+      for (const CLI::Option* option : app->get_options()) {
+        if (option->get_positional()) {
+          command.argument = option->get_name();
+          if (const auto at = words_.find(name + command.argument); at != words_.end())
+            command.words = at->second;
+        } else if (option->get_lnames().front() != "help") {
+          command.options.push_back(row(name, *option));
+        }
+      }
+      all.push_back(std::move(command));
+    }
+    return all;
+  }
+
  private:
   /// A command; every one takes files, counted in with_files() so that the message is ours.
   CLI::App* command(const std::string& name, const std::string& description) {
@@ -179,6 +212,20 @@ class Parser {
     fileless_.push_back(name);
     CLI::App* made = app_.add_subcommand(name, description);
     return made;
+  }
+  void shell(CLI::App* to) {
+    const auto read = [this](const std::string& text) {
+      if (!contains(shells(), text))
+        throw CLI::ValidationError(
+            fmt::format("completions expects {}, found '{}'", fmt::join(shells(), " or "), text));
+      options_.shell = text;
+    };
+    to->add_option_function<std::string>("SHELL", read, "bash, zsh or fish")->type_name("WORD");
+    words_[to->get_name() + "SHELL"] = shells();
+  }
+  static const std::vector<std::string>& shells() {
+    static const std::vector<std::string> known = {"bash", "zsh", "fish"};
+    return known;
   }
   void job(CLI::App* to) {
     to->add_option("--job", options_.job, "The job, where the file has several");
@@ -217,8 +264,9 @@ class Parser {
     };
     to->add_option_function<std::string>(name, read, description)->type_name("SIZE");
   }
-  static void words(CLI::App* to, const std::string& name, const std::vector<std::string>& known,
-                    std::string& word, const std::string& description) {
+  void words(CLI::App* to, const std::string& name, const std::vector<std::string>& known,
+             std::string& word, const std::string& description) {
+    words_[to->get_name() + name] = known;
     const auto read = [=, &word](const std::string& text) {
       if (!contains(known, text))
         throw CLI::ValidationError(
@@ -255,6 +303,9 @@ class Parser {
   }
 
   std::variant<Options, Outcome> with_files() const {
+    if (options_.command == "completions" && options_.shell.empty())
+      return user_error("completions needs the name of a shell",
+                        fmt::format("name {}", fmt::join(shells(), " or ")));
     if (contains(fileless_, options_.command)) return options_;
     if (options_.files.empty())
       return user_error(fmt::format("{} needs a file", options_.command),
@@ -264,6 +315,25 @@ class Parser {
           fmt::format("{} takes one file, not {}", options_.command, options_.files.size()),
           "run it once for each; 'use \"other.plan\"' brings files together");
     return options_;
+  }
+
+  OptionRow row(const std::string& command, const CLI::Option& option) const {
+    OptionRow out;
+    out.name = "--" + option.get_lnames().front();
+    out.description = option.get_description();
+    if (option.get_expected_max() == 0) return out;
+    out.value = option.get_type_name() == "TEXT" ? "NAME" : option.get_type_name();
+    out.kind = ValueKind::plain;
+    if (const auto at = words_.find(command + out.name); at != words_.end()) {
+      out.kind = ValueKind::words;
+      out.words = at->second;
+    }
+    static const std::map<std::string, ValueKind> kKinds = {
+        {"--job", ValueKind::job},   {"--layout", ValueKind::layout},
+        {"--html", ValueKind::file}, {"--on", ValueKind::gpu},
+        {"--gpu", ValueKind::gpu},   {"--against", ValueKind::framework}};
+    if (const auto at = kKinds.find(out.name); at != kKinds.end()) out.kind = at->second;
+    return out;
   }
 
   Outcome unknown_command(const std::string& word) const {
@@ -308,6 +378,7 @@ class Parser {
                 "plimsoll"};
   Options options_;
   std::vector<std::string> names_, fileless_;
+  std::map<std::string, std::vector<std::string>> words_;  ///< of a command's option or argument
 };
 
 }  // namespace
@@ -315,5 +386,7 @@ class Parser {
 std::variant<Options, Outcome> parse_arguments(int argc, const char* const* argv) {
   return Parser().parse(argc, argv);
 }
+
+std::vector<CommandRow> command_table() { return Parser().table(); }
 
 }  // namespace plimsoll::cli

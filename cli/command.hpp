@@ -44,6 +44,7 @@ struct Options {
   std::string from, gpu;               ///< import: the kind of file; the GPU
   std::optional<std::int64_t> gpus;    ///< import
   std::vector<std::string> set;        ///< import: FIELD=VALUE
+  std::string shell;                   ///< completions
   bool json = false;
   std::string html;    ///< plan, bill, timeline: the file to write a page to; "" for none
   bool write = false;  ///< fmt: in place
@@ -56,6 +57,7 @@ struct Options {
 struct Terminal {
   report::Style style;  ///< of standard output
   bool colour_err = false;
+  bool progress = false;  ///< standard error is a terminal that can draw a line anew
 };
 
 /// What a command has to say. Nothing is printed before it is complete, so an error leaves standard
@@ -80,5 +82,8 @@ Outcome explain(const Options&, const Terminal&);
 Outcome timeline(const Options&, const Terminal&);
 Outcome verify(const Options&, const Terminal&);
 Outcome language_server(const Options&, const Terminal&);
+Outcome doctor(const Options&, const Terminal&);
+Outcome completions(const Options&, const Terminal&);
+Outcome manual(const Options&, const Terminal&);
 
 }  // namespace plimsoll::cli

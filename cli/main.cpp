@@ -21,9 +21,12 @@ using Command = Outcome (*)(const Options&, const Terminal&);
 
 const std::map<std::string, Command>& commands() {
   static const std::map<std::string, Command> all = {
-      {"bill", bill},           {"calibrate", calibrate}, {"check", check},
-      {"explain", explain},     {"fmt", format},          {"import", import},
-      {"lsp", language_server}, {"plan", plan},           {"timeline", timeline},
+      {"bill", bill},           {"calibrate", calibrate},
+      {"check", check},         {"completions", completions},
+      {"doctor", doctor},       {"explain", explain},
+      {"fmt", format},          {"import", import},
+      {"lsp", language_server}, {"man", manual},
+      {"plan", plan},           {"timeline", timeline},
       {"verify", verify},
   };
   return all;

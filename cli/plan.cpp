@@ -12,6 +12,7 @@
 #include "cli/command.hpp"
 #include "cli/page/add_page.hpp"
 #include "cli/problem.hpp"
+#include "cli/progress.hpp"
 #include "lang/diagnostics.hpp"
 #include "planner/clash.hpp"
 #include "planner/enumerate.hpp"
@@ -135,7 +136,10 @@ Outcome plan(const Options& options, const Terminal& terminal) {
         how.proof = !options.no_proof && options.on.empty();
         how.budget = options.budget;
         const auto begun = Clock::now();
+        Progress progress(terminal.progress);
+        progress.say("searching");
         how.stop = [&] {
+          progress.tick();
           return interrupted != 0 ||
                  (options.timeout &&
                   std::chrono::duration<double>(Clock::now() - begun).count() > *options.timeout);
@@ -143,6 +147,7 @@ Outcome plan(const Options& options, const Terminal& terminal) {
         const InterruptScope listening;
         PlanResult result = plimsoll::plan(problem, how, diags);
         if (diags.has_errors()) return {};
+        progress.say("working out what follows");
         complete(options, problem, how, result);
         std::vector<OnGpu> on;
         if (!options.on.empty()) on = plan_on(problem, result, options.on, how);

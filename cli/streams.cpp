@@ -54,6 +54,8 @@ Terminal look_at_terminal() {
   Terminal terminal;
   terminal.style.colour = wants_colour(STDOUT_FILENO);
   terminal.colour_err = wants_colour(STDERR_FILENO);
+  terminal.progress =
+      ::isatty(STDERR_FILENO) == 1 && !variable("TERM").empty() && variable("TERM") != "dumb";
   if (::isatty(STDOUT_FILENO) != 1) return terminal;
   terminal.style.unicode = is_utf8_locale();
   winsize size{};

@@ -36,5 +36,12 @@ std::string version_text() {
 }
 
 std::string version_number() { return PLIMSOLL_VERSION; }
+std::string compiler_text() { return compiler(); }
+std::string build_type() { return PLIMSOLL_BUILD_TYPE; }
+std::string z3_built() { return PLIMSOLL_Z3; }
+std::string cuda_toolkit() {
+  const std::string_view cuda = PLIMSOLL_CUDA;
+  return cuda == "none" ? "" : std::string(cuda);
+}
 
 }  // namespace plimsoll::cli

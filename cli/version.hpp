@@ -11,5 +11,9 @@ namespace plimsoll::cli {
 std::string version_text();
 /// "0.1.0"
 std::string version_number();
+std::string compiler_text();  ///< "g++ 12.2.0"
+std::string build_type();     ///< "Release"
+std::string z3_built();       ///< the version that the build found
+std::string cuda_toolkit();   ///< of the build; "" where it had none
 
 }  // namespace plimsoll::cli

@@ -12,8 +12,15 @@
 #include <thread>
 
 #include "lang/diagnostics.hpp"
+#include "planner/smt_version.hpp"
 
 namespace plimsoll::smt {
+
+std::string version() {
+  unsigned major = 0, minor = 0, build = 0, revision = 0;
+  Z3_get_version(&major, &minor, &build, &revision);
+  return fmt::format("{}.{}.{}", major, minor, build);
+}
 
 namespace {
 
