@@ -141,7 +141,8 @@ class Parser {
     auto* importing =
         command("import", "A .plan file from what a run is launched with, on standard output");
     importing
-        ->add_option("--from", options_.from, "megatron, torchtitan, deepspeed or huggingface; else it is recognised")
+        ->add_option("--from", options_.from,
+                     "megatron, torchtitan, deepspeed or huggingface; else it is recognised")
         ->type_name("KIND");
     importing->add_option("--gpu", options_.gpu, "The GPU, where the file does not tell: h100_sxm")
         ->type_name("GPU");

@@ -55,7 +55,9 @@ class Filler {
         for (std::size_t s = 0; s < shop_.seqs.size(); ++s) {
           Workshop::Point& point = shop_.points[shop_.index(model, attention, r, z, s)];
           try {
-            price(problem, pricer, at(problem, model, r, z, s), point);
+            const bool own = model == 0 && attention == shop_.attention && r == shop_.recompute &&
+                             z == shop_.zero && s == shop_.seq;
+            price(problem, pricer, at(problem, model, r, z, s), own, point);
           } catch (const ArithmeticError&) {
             point = {};  // no size that exists
           }
@@ -84,11 +86,13 @@ class Filler {
     return l;
   }
 
-  static void price(const Problem& problem, Pricer& pricer, const Layout& l,
+  /// Segments are replayed at the layout itself, where the page shows its bill too; elsewhere they
+  /// are the framework's factor: hundreds of replays would take seconds.
+  static void price(const Problem& problem, Pricer& pricer, const Layout& l, bool replayed,
                     Workshop::Point& point) {
     if (!why_impossible(problem, l).empty()) return;
-    const Pricer::Peak peak = pricer.exact(l);
-    const StageBill lines = pricer.lines(l, true);
+    const Pricer::Peak peak = replayed ? pricer.exact(l) : pricer.peak(l);
+    const StageBill lines = pricer.lines(l, replayed);
     point.possible = true;
     point.stage = peak.stage;
     point.peak_bytes = peak.bytes;

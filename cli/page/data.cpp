@@ -102,7 +102,10 @@ Json page_bill(const Page& page, Strings& strings) {
   out["verdict"] = bill.verdict;
   out["fits"] = bill.fits;
   out["layout"] = describe(*page.problem, bill.layout);
-  out["line"] = report::layout_line(*page.problem, bill.layout, page.plan == nullptr ? "this" : page.plan->best ? "best" : "nearest");
+  out["line"] = report::layout_line(*page.problem, bill.layout,
+                                    page.plan == nullptr ? "this"
+                                    : page.plan->best    ? "best"
+                                                         : "nearest");
   if (page.heading->step_seconds) out["stepSeconds"] = *page.heading->step_seconds;
   if (page.heading->serve) {
     out["sequences"] = bill.sequences;

@@ -4,7 +4,7 @@
 function showWorkshop() {
   const shop = raw.workshop;
   const at = section("workshop", "Workshop", "Workshop",
-    "The same layout with another model, sequence, attention, recomputation or ZeRO. Every combination was priced by the evaluator that made the bill; nothing is estimated here.");
+    "The same layout with another model, sequence, attention, recomputation or ZeRO. Every combination was priced by the evaluator that made the bill; only fragmentation is estimated, by the framework's factor, where the bill replays the allocator.");
   const state = [...shop.own];
   const [MODEL, ATTENTION, RECOMPUTE, ZERO, SEQ] = [0, 1, 2, 3, 4];
   const activations = categories.findIndex((c) => c.name === "activations");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
 //
-// Plimsoll inside another program: a job written in C++, planned, priced and counted on the dry device.
-// Build it against an installed Plimsoll: cmake -S examples/library -B out -DCMAKE_PREFIX_PATH=PREFIX
-#include <plimsoll/plimsoll.hpp>
-
+// Plimsoll inside another program: a job written in C++, planned, priced and counted on the dry
+// device. Build it against an installed Plimsoll: cmake -S examples/library -B out
+// -DCMAKE_PREFIX_PATH=PREFIX
 #include <iostream>
+#include <plimsoll/plimsoll.hpp>
 
 namespace {
 
@@ -15,8 +15,7 @@ using namespace plimsoll;
 std::string job_text(int nodes) {
   using namespace plimsoll::build;
   File file;
-  file.add(
-      cluster("pod").set("gpu", word("h100_sxm")).set("nodes", nodes).set("gpus_per_node", 8));
+  file.add(cluster("pod").set("gpu", word("h100_sxm")).set("nodes", nodes).set("gpus_per_node", 8));
   file.add(train("tune")
                .set("model", word("llama3_8b"))
                .set("cluster", word("pod"))
@@ -41,8 +40,8 @@ int main() {
   const PlanResult result = plan(*problem, {}, said);
   if (!result.best) return 2;
   const Bill priced = bill(*problem, result.best->layout);
-  const runtime::Verification seen = runtime::verify_dry(
-      *problem, priced, runtime::chosen_ranks(priced, {}), std::nullopt);
+  const runtime::Verification seen =
+      runtime::verify_dry(*problem, priced, runtime::chosen_ranks(priced, {}), std::nullopt);
   std::cout << describe(*problem, priced.layout) << "\n"
             << human_bytes(priced.peak_bytes) << " of " << human_bytes(priced.hbm_bytes) << "\n"
             << (seen.agrees ? "the dry run agrees to the byte\n" : "the dry run differs\n");

@@ -177,8 +177,8 @@ TEST_CASE("reserved bytes, beside published runs on B200", "[replay][measured]")
     for (std::size_t s = 0; s < run.measured.size(); ++s, ++stages) {
       const std::vector<double>& ranks_of = run.measured[s].reserved;
       const double fullest = *std::max_element(ranks_of.begin(), ranks_of.end());
-      const auto said = static_cast<double>(p.problem->segments->reserved(
-          *p.problem, p.layout, static_cast<std::int64_t>(s)));
+      const auto said = static_cast<double>(
+          p.problem->segments->reserved(*p.problem, p.layout, static_cast<std::int64_t>(s)));
       const double error = 100 * (said / kGiB / fullest - 1);
       std::cout << fmt::format("  {:18} stage {}  bill {:8.3f}, fullest rank {:8.3f} {:+6.2f} %\n",
                                run.name, s, said / kGiB, fullest, error);
