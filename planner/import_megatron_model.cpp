@@ -62,6 +62,7 @@ void expert_fields(Fields& out, const Run& run, std::int64_t ffn, Flags& flags) 
   if (flags.has("moe-expert-capacity-factor"))
     out.add("capacity", flags.share("moe-expert-capacity-factor", "1"));
   if (flags.word("moe-router-score-function") == "sigmoid") out.add("score", "sigmoid");
+  if (flags.has("moe-router-enable-expert-bias")) out.add("router_bias", "true");
   if (run.bias && !flags.has("moe-grouped-gemm")) out.add("expert_bias", "true");
 }
 
