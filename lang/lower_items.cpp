@@ -97,7 +97,8 @@ std::vector<Lowering::Matrix> Lowering::matrices(std::uint32_t segment) {
                shapes_->weight_cols(id),
                {},
                shapes_->weight_copies(id),
-               inventory_.facts.trained[id]};
+               inventory_.facts.trained[id],
+               segment_of_owner(id, segment)};
       if (i == 0 && fuse_group_[o] >= 0) {
         const auto [at, is_new] =
             fused.try_emplace({fuse_group_[o], storage_[op.inputs[0]]}, list.size());
@@ -146,6 +147,8 @@ void Lowering::lower_each(const ast::Entry& e, const Behaviour& owner, const std
       // Of the rank's experts each is a weight; one shape, and the largest, is that of one of them.
       if (each == "weight" && base.combine == Combine::add)
         item.bytes = pool_.mul(item.bytes, m.copies);
+      // On its owner's stage a tied weight is the owner's.
+      if (each == "weight") item.absent_with = m.owner;
       item.place = place_of(s);
       item.shape = {m.rows, m.cols};
       if (each == "shape") {

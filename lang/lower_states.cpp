@@ -161,20 +161,26 @@ void Lowering::add_state(const StateRow& row, std::uint32_t segment, bool expert
   inventory_.items.push_back(std::move(item));
 }
 
+/// The segment that owns what a weight of \a segment is tied to; kNone where it is its own.
+std::uint32_t Lowering::segment_of_owner(WeightId w, std::uint32_t segment) const {
+  WeightId owner = program_.weights[w].tied_to;
+  if (owner == kNone) return kNone;
+  while (program_.weights[owner].tied_to != kNone) owner = program_.weights[owner].tied_to;
+  for (const Op& op : program_.ops)
+    if (std::find(op.weights.begin(), op.weights.end(), owner) != op.weights.end())
+      return op.segment == segment ? kNone : op.segment;
+  return kNone;
+}
+
 /// A tied weight on another stage is a copy with its own gradient and states; on the owner's stage
 /// it is the same storage.
 void Lowering::add_tied_state(const StateRow& row, std::uint32_t segment, WeightId w, Expr bytes,
                               const std::string& dtype) {
-  WeightId owner = program_.weights[w].tied_to;
-  while (program_.weights[owner].tied_to != kNone) owner = program_.weights[owner].tied_to;
-  for (const Op& op : program_.ops) {
-    if (std::find(op.weights.begin(), op.weights.end(), owner) == op.weights.end()) continue;
-    if (op.segment == segment) return;
-    add_state(row, segment, false, bytes, dtype);
-    inventory_.items.back().name += " of the tied copy";
-    inventory_.items.back().absent_with = op.segment;
-    return;
-  }
+  const std::uint32_t owner = segment_of_owner(w, segment);
+  if (owner == kNone) return;
+  add_state(row, segment, false, bytes, dtype);
+  inventory_.items.back().name += " of the tied copy";
+  inventory_.items.back().absent_with = owner;
 }
 
 /// LoRA: a linear of in x out gets factors in x r and r x out, both trained; the factor on the

@@ -106,8 +106,10 @@ class Lowering {
     int dims;
     Expr rows, cols, numel, copies;
     bool trained;
+    std::uint32_t owner = kNone;  ///< of a tied one: the segment whose weight it is
   };
   std::vector<Matrix> matrices(std::uint32_t segment);
+  std::uint32_t segment_of_owner(WeightId, std::uint32_t segment) const;
   void set_matrix(PlaceScope&, const Matrix&);
 
   const Behaviour& owner_of_state(const StateRow& row) const;

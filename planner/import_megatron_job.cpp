@@ -155,6 +155,7 @@ class JobText {
     if (!flags_.has("no-create-attention-mask-in-dataloader")) set("dataloader_mask", "true");
     if (const auto divisor = flags_.number("make-vocab-size-divisible-by", 128); divisor != 128)
       set("vocab_divisor", std::to_string(divisor));
+    if (run_.mla && !flags_.has("qk-layernorm")) set("latent_copies", "1");
     if (run_.cp > 1) {
       const auto comm = flags_.list("cp-comm-type");
       if (!comm.empty() && comm[0] == "a2a") set("cp_comm", "a2a");

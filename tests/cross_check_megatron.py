@@ -137,16 +137,9 @@ def correct(tool):
     mla_ops, attn_ops, layer_ops, predict = tool.mla_ops, tool.attn_ops, tool.layer_ops, tool.predict
 
     def latent_attention(c):
-        """Under sequence parallelism the down-projections' weights are whole on every rank and their inputs are not: what they
-        make is a share of the sequence (Megatron-LM multi_latent_attention.py, TELinear "duplicated"; ACCOUNTING A.5). Context
-        parallelism keeps the output twice and has its ring whatever made q, k and v (MEGATRON 4)."""
+        """Context parallelism keeps the output twice and has its ring whatever made q, k and v (MEGATRON 4)."""
         ops = mla_ops(c)
-        tokens, own = tool.dims(c)
         for op in ops:
-            if op.name == "up":
-                op.saved = {name: size * own // tokens for name, size in op.saved.items()}
-            if op.name == "down":
-                op.gout = op.gout * own // tokens
             if op.name == "core" and c.c > 1 and c.attn != "unfused":
                 q, k, v = op.saved["q"], op.saved["k"], op.saved["v"]
                 op.saved.pop("out_fa", None)
@@ -245,7 +238,8 @@ def ours(program, flags, gpu, gpus, environment):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plimsoll", required=True)
-    parser.add_argument("--tool", default=str(ROOT.parent / "shared/tools/megatron_bytes.py"))
+    parser.add_argument("--tool", default=next((str(p) for up in (1, 2) for p in [ROOT.parents[up - 1] / "shared/tools/megatron_bytes.py"] if p.is_file()),
+                                               str(ROOT.parent / "shared/tools/megatron_bytes.py")))
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-v", "--verbose", action="store_true", help="print every flag set that differs")
