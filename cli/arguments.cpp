@@ -209,10 +209,10 @@ class Parser {
       for (const CLI::Option* option : app->get_options()) {
         if (option->get_positional()) {
           command.argument = option->get_name();
-          if (const auto at = words_.find(command.argument); at != words_.end())
+          if (const auto at = words_.find(key(*app, command.argument)); at != words_.end())
             command.words = at->second;
         } else if (option->get_lnames().front() != "help") {
-          command.options.push_back(row(*option));
+          command.options.push_back(row(*app, *option));
         }
       }
       all.push_back(std::move(command));
@@ -242,7 +242,7 @@ class Parser {
       options_.shell = text;
     };
     to->add_option_function<std::string>("SHELL", read, "bash, zsh or fish")->type_name("WORD");
-    words_["SHELL"] = shells();
+    words_[key(*to, "SHELL")] = shells();
   }
   static const std::vector<std::string>& shells() {
     static const std::vector<std::string> known = {"bash", "zsh", "fish"};
@@ -287,7 +287,7 @@ class Parser {
   }
   void words(CLI::App* to, const std::string& name, const std::vector<std::string>& known,
              std::string& word, const std::string& description) {
-    words_[name] = known;
+    words_[key(*to, name)] = known;
     const auto read = [=, &word](const std::string& text) {
       if (!contains(known, text))
         throw CLI::ValidationError(
@@ -348,14 +348,19 @@ class Parser {
     return options_;
   }
 
-  OptionRow row(const CLI::Option& option) const {
+  /// One option may be other words for another command.
+  static std::string key(const CLI::App& command, const std::string& option) {
+    return command.get_name() + " " + option;
+  }
+
+  OptionRow row(const CLI::App& command, const CLI::Option& option) const {
     OptionRow out;
     out.name = "--" + option.get_lnames().front();
     out.description = option.get_description();
     if (option.get_expected_max() == 0) return out;
     out.value = option.get_type_name() == "TEXT" ? "NAME" : option.get_type_name();
     out.kind = ValueKind::plain;
-    if (const auto at = words_.find(out.name); at != words_.end()) {
+    if (const auto at = words_.find(key(command, out.name)); at != words_.end()) {
       out.kind = ValueKind::words;
       out.words = at->second;
     }
@@ -409,7 +414,7 @@ class Parser {
                 "plimsoll"};
   Options options_;
   std::vector<std::string> names_, fileless_;
-  std::map<std::string, std::vector<std::string>> words_;  ///< that an option or argument may be
+  std::map<std::string, std::vector<std::string>> words_;  ///< of an option, by its key()
 };
 
 }  // namespace

@@ -7,7 +7,8 @@
 ///     Diagnostics said;                                         // mistakes of users, as values
 ///     const Module module = compile("job.plan", text, said);    // lang/module.hpp
 ///     const Job* job = find_job(module, "", said);
-///     const auto problem = make_problem(module, *job, said);    // planner/layout.hpp
+///     auto problem = make_problem(module, *job, said);          // planner/layout.hpp
+///     problem->segments = runtime::replayed_segments();         // or the framework's factor counts
 ///     const PlanResult best = plan(*problem, {}, said);         // planner/enumerate.hpp
 ///     const Bill priced = bill(*problem, best.best->layout);    // planner/peak.hpp
 ///     const auto seen = runtime::verify_dry(*problem, priced,   // runtime/verify.hpp
@@ -30,4 +31,5 @@
 #include "planner/report_bill.hpp"
 #include "planner/report_plan.hpp"
 #include "runtime/report_verify.hpp"
+#include "runtime/segments.hpp"
 #include "runtime/verify.hpp"

@@ -32,11 +32,13 @@ int main() {
   Diagnostics said;
   const Module module = compile("built.plan", job_text(2), said);
   const Job* job = said.has_errors() ? nullptr : find_job(module, "tune", said);
-  const auto problem = job != nullptr ? make_problem(module, *job, said) : std::nullopt;
+  auto problem = job != nullptr ? make_problem(module, *job, said) : std::nullopt;
   if (!problem) {
     std::cerr << said.render(module.sources(), false);
     return 1;
   }
+  // The allocator replayed, as the program does it; without this line, the framework's factor.
+  problem->segments = runtime::replayed_segments();
   const PlanResult result = plan(*problem, {}, said);
   if (!result.best) return 2;
   const Bill priced = bill(*problem, result.best->layout);
