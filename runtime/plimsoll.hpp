@@ -8,7 +8,7 @@
 ///     const Module module = compile("job.plan", text, said);    // lang/module.hpp
 ///     const Job* job = find_job(module, "", said);
 ///     auto problem = make_problem(module, *job, said);          // planner/layout.hpp
-///     problem->segments = runtime::replayed_segments();         // or the framework's factor counts
+///     problem->segments = runtime::replayed_segments();         // else by the factor
 ///     const PlanResult best = plan(*problem, {}, said);         // planner/enumerate.hpp
 ///     const Bill priced = bill(*problem, best.best->layout);    // planner/peak.hpp
 ///     const auto seen = runtime::verify_dry(*problem, priced,   // runtime/verify.hpp
