@@ -69,6 +69,20 @@ int read_all(int fd, std::string& text, std::size_t most) {
   return 0;
 }
 
+/// Writes beside \a target and moves it there, so that no reader sees a part. "" or why it failed.
+std::string put_in_place(const std::string& target, const std::string& text, mode_t mode) {
+  std::string temporary = target + ".XXXXXX";
+  const Descriptor file(::mkstemp(temporary.data()));
+  if (!file) return std::strerror(errno);
+  int error = write_all(file.get(), text);
+  if (error == 0 && ::fchmod(file.get(), mode) != 0) error = errno;
+  if (error == 0 && ::fsync(file.get()) != 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
+  if (error == 0) return "";
+  ::unlink(temporary.c_str());
+  return std::strerror(error);
+}
+
 std::variant<Input, Outcome> read_up_to(const std::string& path, std::size_t most) {
   const bool standard = path == "-";
   Input input{standard ? "<stdin>" : path, ""};
@@ -120,18 +134,9 @@ std::string write_file(const std::string& path, const std::string& text) {
     return error == 0 ? "" : std::strerror(error);
   }
   if (errno != ENOENT) return std::strerror(errno);
-  std::string temporary = path + ".XXXXXX";
-  const Descriptor file(::mkstemp(temporary.data()));
-  if (!file) return std::strerror(errno);
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  int error = write_all(file.get(), text);
-  if (error == 0 && ::fchmod(file.get(), 0666 & ~mask) != 0) error = errno;
-  if (error == 0 && ::fsync(file.get()) != 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return "";
-  ::unlink(temporary.c_str());
-  return std::strerror(error);
+  return put_in_place(path, text, 0666 & ~mask);
 }
 
 std::string replace_file(const std::string& path, const std::string& text) {
@@ -142,17 +147,7 @@ std::string replace_file(const std::string& path, const std::string& text) {
   struct stat before {};
   if (::stat(target.c_str(), &before) != 0) return std::strerror(errno);
   if (::access(target.c_str(), W_OK) != 0) return std::strerror(errno);
-
-  std::string temporary = target + ".XXXXXX";
-  const Descriptor file(::mkstemp(temporary.data()));
-  if (!file) return std::strerror(errno);
-  int error = write_all(file.get(), text);
-  if (error == 0 && ::fchmod(file.get(), before.st_mode & 07777) != 0) error = errno;
-  if (error == 0 && ::fsync(file.get()) != 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
-  if (error == 0) return "";
-  ::unlink(temporary.c_str());
-  return std::strerror(error);
+  return put_in_place(target, text, before.st_mode & 07777);
 }
 
 }  // namespace plimsoll::cli
