@@ -148,7 +148,7 @@ def answers(program, plan):
             continue
         words = [program if word == "plimsoll" else plan.name if word == "FILE" else word
                  for word in shlex.split(command)] + ["--json"]
-        said = [subprocess.run(words, cwd=plan.parent, stdin=subprocess.DEVNULL, capture_output=True, timeout=120).stdout
+        said = [subprocess.run(words, cwd=plan.parent, stdin=subprocess.DEVNULL, capture_output=True, timeout=600).stdout
                 for _ in range(2)]
         yield command, words[1], said
 

@@ -38,7 +38,7 @@ def run(command, root, program):
     environment = dict(os.environ, PATH=f"{program.parent}:{os.environ['PATH']}", NO_COLOR="1")
     command = re.sub(r"(^|\| *|; *)\./dev run ", r"\1plimsoll ", command)
     done = subprocess.run(["bash", "-c", command], cwd=root, env=environment, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
     return done.stdout.decode("utf-8", "replace")
 
 

@@ -19,7 +19,7 @@ SKIPPED = 77
 def check(program, plan):
     """What is wrong with one file, as lines; none where `plimsoll check` accepts it."""
     done = subprocess.run([program, "check", plan.name], cwd=plan.parent, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=600)
     if done.returncode == 0 and done.stdout:
         return []
     said = done.stderr.splitlines() or ["nothing was said"]
