@@ -63,6 +63,15 @@ void settle_megatron(Subject& s, Exported& out) {
       out);
   check_optimizer(*s.problem.job, out);
   const Layout& l = s.layout;
+  if (shape.positions > 0 && l.seq > shape.positions)
+    out.mistakes.push_back({fmt::format("the model's learned positions are {}, the sequence has {}",
+                                        shape.positions, l.seq),
+                            fmt::format("set seq = {} or less", shape.positions)});
+  if (switch_of(s.problem, "loss") == "te")
+    out.warnings.push_back(
+        "loss = te: Megatron-LM of core 0.19 refuses Transformer Engine's fused loss ('disabled "
+        "due to "
+        "stability issues'); loss = native is its other fused one");
   if (l.schedule != Schedule::one_f_one_b && l.schedule != Schedule::interleaved)
     out.mistakes.push_back({fmt::format("Megatron-LM does not run schedule = {}", name(l.schedule)),
                             "it runs 1f1b and, with vpp > 1, interleaved"});

@@ -261,6 +261,7 @@ class Settings {
       on("use-megatron-fsdp", "use_megatron_fsdp", "ddp");
       word("data-parallel-sharding-strategy", "data_parallel_sharding_strategy",
            l_.zero == 2 ? "optim_grads" : "optim_grads_params", "ddp");
+      word("ckpt-format", "ckpt_format", "fsdp_dtensor", "checkpoint");  // the only one it takes
     }
     if (l_.zero >= 1) {
       on("overlap-grad-reduce", "overlap_grad_reduce", "ddp");

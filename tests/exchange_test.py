@@ -3,11 +3,10 @@
 # Copyright The Plimsoll Authors
 """What `export` writes, held against the names that the tools know, and read back by `import`.
 
-usage: exchange_test.py --plimsoll PROGRAM [--tools] NAMES
+usage: exchange_test.py --plimsoll PROGRAM NAMES
 
 NAMES is the folder of tool_names: every flag and key that the newest version looked at knows, with its source in the first
-line. Without --tools that and the round trips are tested. With it the tools' own parsers read the exports, where the Python
-packages are at hand; where none is, the test is skipped (exit 77).
+line. That and the round trips are tested here; exchange_tools.py has the tools' own parsers read the exports.
 """
 import argparse
 import json
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77
 CLUSTER = "cluster c {{ gpu = h100_sxm  nodes = {nodes}  gpus_per_node = 8 }}\n"
 
 # A job and layout each, and the tools that it is exported to; "back" are read back by our importers.
@@ -37,6 +35,8 @@ CASES = [
      ["megatron", "nemo"], ["megatron"]),
     ("gpt", 1, "train t { model = gpt3_5b cluster = c seq = 2Ki batch = 64 framework = megatron dropout = 0.1 attention_dropout = 0.1 }",
      "tp = 2 zero = 0 mbs = 2", ["megatron"], ["megatron"]),
+    ("megatron_fsdp", 1, "train t { model = llama3_8b cluster = c seq = 8Ki batch = 64 framework = megatron }",
+     "tp = 2 zero = 3 mbs = 1 sp = true recompute = full", ["megatron", "nemo"], ["megatron"]),
     ("fsdp", 1, "train t { model = llama3_8b cluster = c seq = 8Ki batch = 64 framework = torchtitan }",
      "mbs = 1 zero = 3 recompute = selective", ["torchtitan"], ["torchtitan"]),
     ("hsdp", 8, "train t { model = llama3_70b cluster = c seq = 8Ki batch = 256 framework = torchtitan loss = loss_parallel }",
@@ -153,82 +153,12 @@ def check(program, names):
     return count, problems
 
 
-def by_tools(program):
-    """Exports read by the tools' own code; the number of tools found, and problems."""
-    found, problems = 0, []
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = pathlib.Path(temporary)
-        for name, nodes, job, layout, tools, _ in CASES:
-            plan = folder / f"{name}.plan"
-            plan.write_text(CLUSTER.format(nodes=nodes) + job + f"\nlayout l {{ {layout} }}\n", encoding="utf-8")
-            for tool in tools:
-                if tool not in READERS:
-                    continue
-                try:
-                    reader = READERS[tool]()
-                except ImportError:
-                    continue
-                found += 1
-                text = run(program, "export", str(plan), "--to", tool).stdout
-                try:
-                    reader(text, folder)
-                except Exception as error:  # whatever the tool's parser raises is what is tested
-                    problems.append(f"{name}: {tool}: {type(error).__name__}: {error}")
-    return found, problems
-
-
-def bash_reader():
-    """Launch scripts are at least bash."""
-    def read(text, folder):
-        path = folder / "launch.sh"
-        path.write_text(text, encoding="utf-8")
-        subprocess.run(["bash", "-n", str(path)], check=True)
-    return read
-
-
-def torchtitan_reader():
-    from torchtitan.config import ConfigManager
-
-    def read(text, folder):
-        path = folder / "titan.toml"
-        path.write_text(text, encoding="utf-8")
-        ConfigManager().parse_args(["--job.config_file", str(path)])
-    return read
-
-
-def deepspeed_reader():
-    from deepspeed.runtime.config import DeepSpeedConfig
-    return lambda text, folder: DeepSpeedConfig(json.loads(text))
-
-
-def accelerate_reader():
-    from accelerate.commands.config.config_args import ClusterConfig
-
-    def read(text, folder):
-        path = folder / "accelerate.yaml"
-        path.write_text(text, encoding="utf-8")
-        ClusterConfig.from_yaml_file(str(path))
-    return read
-
-
-def nemo_reader():
-    import yaml
-    return lambda text, folder: yaml.safe_load(text)["model"]["num_layers"]
-
-
-READERS = {"torchtitan": torchtitan_reader, "deepspeed": deepspeed_reader, "accelerate": accelerate_reader, "nemo": nemo_reader}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plimsoll", required=True)
-    parser.add_argument("--tools", action="store_true")
     parser.add_argument("names", type=pathlib.Path)
     options = parser.parse_args()
-    count, problems = by_tools(options.plimsoll) if options.tools else check(options.plimsoll, options.names)
-    if options.tools and count == 0:
-        print("skipped: none of torchtitan, deepspeed, accelerate and yaml is installed")
-        return SKIPPED
+    count, problems = check(options.plimsoll, options.names)
     print("\n".join(problems) or f"{count} exports, all as their tools have it")
     return 1 if problems else 0
 
