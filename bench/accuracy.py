@@ -64,14 +64,14 @@ class Recipe:
 
 def measure(program, used, skipped):
     """(set, counter) -> recipes; verdicts of all rows with an outcome."""
-    recipes, verdicts = collections.OrderedDict(), collections.Counter()
+    recipes, verdicts = collections.OrderedDict(), collections.defaultdict(list)
     for case in used:
         try:
             found = bill(program, case.plan)
         except memory_rows.Skip as why:
             skipped.append((case.id, case.set, str(why)))
             continue
-        verdicts[("OOM" if "OOM" in case.outcome else "ran", found["verdict"])] += 1
+        verdicts[("OOM" if "OOM" in case.outcome else "ran", found["verdict"])].append(case.id)
         for figure in case.figures:
             stage = stage_of(found, figure)
             key = (case.set, case.recipe, figure.stage)
@@ -120,7 +120,12 @@ def print_sets(recipes, detail):
 def print_verdicts(verdicts):
     print("\n| runs that | fits | edge | does not fit |\n| --- | ---: | ---: | ---: |")
     for what, name in (("ran", "ran"), ("OOM", "ran out of memory")):
-        print(f"| {name} | " + " | ".join(str(verdicts[(what, v)]) for v in ("fits", "edge", "does not fit")) + " |")
+        total = max(sum(len(ids) for (kind, _), ids in verdicts.items() if kind == what), 1)
+        print(f"| {name} | " + " | ".join(f"{len(ids)} ({100 * len(ids) / total:.1f} %)"
+                                          for ids in (verdicts.get((what, v), []) for v in ("fits", "edge", "does not fit"))) + " |")
+    for what, verdict, text in (("OOM", "fits", "Ran out of memory and called \"fits\""), ("OOM", "edge", "Ran out of memory and called \"edge\""),
+                                ("ran", "does not fit", "Ran and called \"does not fit\""), ("ran", "edge", "Ran and called \"edge\"")):
+        print(f"\n{text}: " + (", ".join(verdicts.get((what, verdict), [])) or "none") + ".")
 
 
 def print_others():

@@ -60,8 +60,6 @@ def set_name(row):
     if stack.startswith("torchtitan"):
         return "torchao" if "ao-" in row["id"] else "torchtitan, other"
     if stack.startswith("litgpt"):
-        if row["gpus"] != "1":
-            return "litgpt, several GPUs"
         if "full" in row["precision"]:
             return "litgpt full"
         return "litgpt QLoRA" if re.search(r"qlora|nf4", row["precision"]) else "litgpt LoRA"
@@ -180,19 +178,22 @@ def simumax(row, program):
 
 
 def bridge(row, program):
-    """Megatron-Bridge (S4): which rank is not said; the fullest is taken."""
-    assumed = ["the fullest rank"]
+    """Megatron-Bridge (S4): which rank is not said; the last one writes the log."""
+    assumed = ["the last rank", "Transformer Engine as of 2026"]
     flags = llama_like(row)
     if "fp8" in row["precision"]:
-        flags += ["--fp8-format hybrid", "--fp8-recipe tensorwise"]
+        # bf16_with_fp8_current_scaling_mixed of Megatron-Bridge's training/mixed_precision.py.
+        flags += ["--fp8-format hybrid", "--fp8-recipe tensorwise", "--fp8-param-gather"]
     if "MLA" in row["moe"]:
         # Megatron-Bridge's recipes of DeepSeek and Moonlight: bf16 gradients and moments, masters as remainders.
         flags += ["--use-precision-aware-optimizer", "--main-grads-dtype bf16", "--exp-avg-dtype bf16", "--exp-avg-sq-dtype bf16"]
         assumed.append("the recipe's precision-aware optimizer")
     if m := re.search(r"modules=([\w,]+)", row["recompute"]):
         flags.append("--recompute-granularity selective --recompute-modules " + m[1].replace(",", " "))
-    plan = import_flags(program, " ".join(flags), row["gpu"], row["gpus"])
-    return Case(row["id"], "S4", row["id"], "megatron", plan, [Figure("most", "allocated", value(row, "measured_GiB_allocated"))], None,
+    # Its recipes set the fused loss; the last rank writes the log, as in Megatron-LM.
+    flags += ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl te"]
+    plan = import_flags(program, " ".join(flags), row["gpu"], row["gpus"], "", ["te_version=2.12"])
+    return Case(row["id"], "S4", row["id"], "megatron", plan, [Figure("last", "allocated", value(row, "measured_GiB_allocated"))], None,
                 row["outcome"], assumed)
 
 
@@ -202,7 +203,7 @@ def vocabulary(row, program):
         raise Skip("a way of spreading the vocabulary that no framework here has")
     layers, stages = value(row, "layers"), value(row, "pp")
     flags = ["--fp16", "--hidden-dropout 0", "--attention-dropout 0", "--untie-embeddings-and-output-weights", "--use-distributed-optimizer",
-             "--attention-backend flash", "--no-create-attention-mask-in-dataloader"]
+             "--attention-backend flash", "--no-create-attention-mask-in-dataloader", "--accumulate-allreduce-grads-in-fp32"]
     for name, flag in (("layers", "num-layers"), ("hidden", "hidden-size"), ("heads", "num-attention-heads"), ("seq", "seq-length"),
                        ("ffn", "ffn-hidden-size"), ("vocab", "vocab-size"), ("mbs", "micro-batch-size"), ("gbs", "global-batch-size"),
                        ("pp", "pipeline-model-parallel-size"), ("seq", "max-position-embeddings")):
@@ -213,7 +214,7 @@ def vocabulary(row, program):
             raise Skip("how the other stages share the layers is not told")
     plan = import_flags(program, " ".join(flags), row["gpu"], row["gpus"], "", ["te_version=1.13"])
     return Case(row["id"], "S5", row["id"], "megatron", plan, [Figure("most", "reserved", value(row, "measured_GiB_reserved"))], None,
-                row["outcome"], ["an older stack: Megatron-LM of 2024"])
+                row["outcome"], ["an older stack: Megatron-LM of 2024", "gradients in fp32: its rows grow by 18 B a parameter of the vocabulary"])
 
 
 # --- PyTorch
@@ -235,7 +236,7 @@ def shape(row):
 def gpu_of(row):
     text = row["gpu"].lower()
     for part, name in (("gb200", "gb200"), ("b200", "b200"), ("h200", "h200"), ("h100", "h100_sxm"), ("a100-40", "a100_40gb"),
-                       ("a100", "a100_80gb"), ("mi300", "mi300x"), ("l40s", "l40s"), ("4090", "rtx4090"), ("5090", "rtx5090")):
+                       ("a100", "a100_80gb"), ("a800", "a100_80gb"), ("mi300", "mi300x"), ("l40s", "l40s"), ("4090", "rtx4090"), ("5090", "rtx5090")):
         if part in text:
             return name
     if "a10g" in text:
@@ -273,9 +274,11 @@ def torchtitan(row, _):
     if not compiled:
         job.append("compile = false")
     # Whether the loss is compiled: torchtitan's since 2025; before, a plain cross entropy of fp32 logits.
-    loss = "eager" if old or not compiled or re.search(r"2\.7\.0a|h100 table", words) else "compiled"
+    # (ao-f8nc: pull request 778 of January 2025)
+    loss = "eager" if old or not compiled or re.search(r"2\.7\.0a|h100 table|ao-f8nc", words) else "compiled"
     if "pr165" in row["id"]:
         loss = "upcast"  # before mid-2024 the model gave fp32 logits, which the caller held
+        job.append('torch_version = "2.3"')
     if pick("tp") > 1:
         loss = "loss_parallel"
     job.append(f"loss = {loss}")
@@ -324,6 +327,82 @@ def torchtune(row, _):
                 row["outcome"], [])
 
 
+# --- litgpt
+
+# Models that its rows name, in the prelude's words; litgpt never shares the head with the embedding (litgpt model.py GPT).
+LITGPT_MODELS = {
+    "falcon-7b": "falcon_7b { tied = false }", "falcon-40b": "falcon_40b { tied = false }",
+    "gemma-2-9b": "gemma_2_9b { tied = false }", "gemma-2-2b": "gemma_2_2b { tied = false }",
+    "gemma-2b": "decoder { layers = 18  hidden = 2048  heads = 8  kv_heads = 1  head_dim = 256  ffn = 16384  vocab = 256000  kind = gelu  plus_one = true }",
+    "gemma-7b": "decoder { layers = 28  hidden = 3072  heads = 16  kv_heads = 16  head_dim = 256  ffn = 24576  vocab = 256000  kind = gelu  plus_one = true }",
+    "mistral-7b": "mistral_7b {}", "mistral-7b-v0.2": "mistral_7b {}", "phi-2": "phi_2 {}", "phi-3-mini-4k-instruct": "phi_3_mini {}",
+    "tiny-llama": "tinyllama {}", "llama-2-7b": "llama2_7b {}", "llama-2-13b": "llama2_13b {}", "llama-2-70b": "llama2_70b {}",
+    "llama-3-8b": "llama3_8b {}", "llama-3.1-8b": "llama3_8b {}",
+    "llama-3.2-1b": "llama_3_2_1b { tied = false }", "llama-3.2-3b": "llama_3_2_3b { tied = false }",
+    # stabilityai/stablelm-base-alpha-3b: a GPT-NeoX; 50,688 is its vocabulary padded to a multiple of 512 (litgpt config.py).
+    "stablelm-base-alpha-3b": "pythia { layers = 16  hidden = 4096  heads = 32  ffn = 16384  vocab = 50688 }",
+}
+# Its recipes (config_hub/finetune/*/lora.yaml, qlora.yaml): rank, and whether every matrix has an adapter or q and v alone.
+LITGPT_RANK = {"falcon-7b": 32, "mistral-7b": 32, "mistral-7b-v0.2": 32, "stablelm-base-alpha-3b": 32, "llama-2-7b": 32,
+               "llama-3-8b": 32, "llama-3.1-8b": 32, "llama-3.2-1b": 32, "llama-3.2-3b": 32, "tiny-llama": 32,
+               "phi-2": 8, "phi-3-mini-4k-instruct": 8, "gemma-2b": 8, "gemma-2-2b": 8, "gemma-7b": 16, "gemma-2-9b": 16}
+LITGPT_EVERY = ("tiny-llama", "phi-2", "phi-3-mini-4k-instruct", "gemma-2b", "gemma-7b", "gemma-2-2b", "gemma-2-9b")
+
+
+def litgpt(row, program):
+    """litgpt's fine-tuning on one GPU, from its recipes (config_hub) and its older table of resources."""
+    name = re.sub(r"[ _]+", "-", row["model"].lower())
+    name = {"stablelm-alpha-3-b": "stablelm-base-alpha-3b", "falcon-40-b": "falcon-40b", "falcon-7-b": "falcon-7b"}.get(name, name)
+    name = re.sub(r"^llama-2-(\d+)-b$", r"llama-2-\1b", name)
+    if name not in LITGPT_MODELS:
+        raise Skip("a model that the prelude has not")
+    words, assumed = row["precision"], ["sequences of the greatest length"]
+    full, quantised = "full" in words, bool(re.search(r"qlora|nf4", words))
+    if full and row["gpus"] != "1" or "fsdp-full" in row["sharding"]:
+        raise Skip("FSDP1, which no framework here stands for")
+    if full and name.startswith(("phi", "stablelm", "llama", "falcon", "mistral", "gemma")):
+        raise Skip("8 B a parameter are more than one such GPU has: several, whatever the row says")
+    if row["gpus"] != "1":
+        assumed.append("one GPU: its page says that all runs were")
+    every, rank = name in LITGPT_EVERY, LITGPT_RANK.get(name, 8)
+    if told := re.search(r"trainable params ([\d,]+)", row["notes"]):
+        every, rank = False, 8  # finetune/lora.py of 2023
+        if told[1] not in ("2,097,152", "12,042,240", "4,194,304", "6,553,600", "16,384,000", "3,506,176"):
+            raise Skip("LLaMA-Adapter, which no framework here has")
+    job = ["m_dtype = bf16", "v_dtype = bf16", "framework = litgpt"] + (["longest_first = true"] if told else [])
+    if not full:
+        gated = not re.search(r"falcon|phi_2|pythia", LITGPT_MODELS[name])
+        on = "q, k, v, o, gate, up, down, head" if every else "q, v"
+        on = on if gated else on.replace(" up,", "")
+        base = "nf4" if "dq" in words else "nf4_single"
+        job.append(f"adapt = qlora(rank = {rank}, on = {{{on}}}, base = {base})" if quantised else f"adapt = lora(rank = {rank}, on = {{{on}}})")
+        if quantised:
+            job = [j for j in job if "dtype" not in j] + ["optimizer = adamw_paged"]
+        if not every:
+            job.append("scattered = true")
+    if name.startswith("gemma-2-"):
+        job.append("attention = unfused")
+    plan = (cluster(dict(row, gpus="1"), 1) + f"model m = {LITGPT_MODELS[name]}\n" +
+            f"train t {{ model = m  cluster = c  seq = {row['seq']}  batch = {4 * value(row, 'mbs')}\n  {'  '.join(job)} }}\n" +
+            f"layout run {{ zero = 0  mbs = {row['mbs']} }}\n")
+    figures = [Figure("most", "allocated", value(row, "measured_GiB_allocated"))] if row["measured_GiB_allocated"] else []
+    kind = "full" if full else "QLoRA" if quantised else "LoRA"
+    return Case(row["id"], f"litgpt {kind}", re.sub(r"-\dxA10G$", "", row["id"]), "litgpt", plan, figures, None, row["outcome"], assumed)
+
+
+def swift(row, program):
+    """ms-swift over DeepSpeed: without its batch only what ran out of memory can be judged, by the least that it could have asked for."""
+    if "OOM" not in row["outcome"] or not re.match(r"zero[123]$", row["sharding"]):
+        raise Skip("a batch that is not told")
+    moe = re.match(r"E(\d+) top(\d+) moe_ffn(\d+)$", row["moe"])
+    experts = f"  experts = {moe[1]}  top_k = {moe[2]}  expert_ffn = {moe[3]}" if moe else ""
+    gpus = value(row, "gpus")
+    plan = (cluster(row, gpus) + shape(row).replace(" }\n", experts + " }\n") +
+            f"train t {{ model = m  cluster = c  seq = {row['seq']}  batch = {gpus}  framework = deepspeed }}\n"
+            f"layout run {{ zero = {row['sharding'][4:]}  mbs = 1  recompute = full }}\n")
+    return Case(row["id"], "ms-swift", row["id"], "deepspeed", plan, [], None, row["outcome"], ["one sequence a GPU, everything recomputed: the least"])
+
+
 def case_of(row, program):
     name = set_name(row)
     if name == "suspect":
@@ -338,6 +417,10 @@ def case_of(row, program):
         return bridge(row, program)
     if name == "S5":
         return vocabulary(row, program)
+    if name.startswith("litgpt"):
+        return litgpt(row, program)
+    if name.startswith("ms-swift DeepSpeed"):
+        return swift(row, program)
     if name == "S6":
         return torchtune(row, program)
     if name == "S3" or name.startswith("torch") and row["framework"].startswith("torchtitan"):

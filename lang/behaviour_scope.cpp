@@ -110,7 +110,8 @@ OpenScope::OpenScope(Module::Impl& module, const Behaviour& behaviour, Site site
   if (site != Site::op) return;
   for (const std::string_view name : {"weight", "count", "top_k", "routed", "permuted"})
     number(name);
-  set("expert", {eval::Boolean{pool.variable(Var::last)}, {}});
+  for (const std::string_view name : {"expert", "adapted", "learns", "first_reader"})
+    set(name, {eval::Boolean{pool.variable(Var::last)}, {}});
   const std::vector<std::string>& values = op_values(op);
   for (const std::string& name : values) number(name);
   any_name_ = values.empty();

@@ -46,13 +46,35 @@ void Lowering::find_storages() {
   }
 }
 
-/// A gradient flows to a value if something trained stands before it.
+/// A gradient flows to a value if something trained stands before it. The segment that stands for
+/// all layers of a class is handed what any of them is: under a frozen embedding the first layer's
+/// input has no gradient, and the others' have.
 void Lowering::find_gradients() {
+  flow_gradients();
+  bool more = false;
+  for (std::uint32_t s = 1; s < program_.segments.size(); ++s) {
+    const Segment& segment = program_.segments[s];
+    if (!segment.is_layer) continue;
+    const std::uint32_t first = program_.class_first_segment[segment.layer_class];
+    if (first == s || first == 0) continue;
+    const std::vector<ValueId>& here = program_.segments[s - 1].carried;
+    const std::vector<ValueId>& there = program_.segments[first - 1].carried;
+    for (std::size_t i = 0; i < std::min(here.size(), there.size()); ++i) {
+      if (!needs_gradient_[here[i]] || needs_gradient_[there[i]]) continue;
+      handed_gradient_.push_back(there[i]);
+      more = true;
+    }
+  }
+  if (more) flow_gradients();
+}
+
+void Lowering::flow_gradients() {
   needs_gradient_.assign(program_.values.size(), false);
+  for (ValueId v : handed_gradient_) needs_gradient_[v] = true;
   const Job& job = *in_.job;
   for (const Op& op : program_.ops) {
     if (op.output == kNone) continue;
-    bool needs = false;
+    bool needs = needs_gradient_[op.output];
     for (WeightId w : op.weights) needs = needs || inventory_.facts.trained[w];
     for (ValueId v : op.inputs) needs = needs || needs_gradient_[v];
     // An adapter trains beside the frozen weight.

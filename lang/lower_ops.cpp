@@ -51,6 +51,18 @@ Expr Lowering::stored_weight(OpId id) {
   return sum;
 }
 
+/// The first linear of an op's segment, of the fuse group where one is given, that reads its input.
+OpId Lowering::first_of(OpId id, int group) const {
+  const Op& op = program_.ops[id];
+  for (OpId o = program_.segments[op.segment].first_op; o < id; ++o) {
+    const Op& other = program_.ops[o];
+    if (other.kind == OpKind::linear && storage_[other.inputs[0]] == storage_[op.inputs[0]] &&
+        (group < 0 || fuse_group_[o] == group))
+      return o;
+  }
+  return id;
+}
+
 void Lowering::lower_op(OpId id) {
   const Op& op = program_.ops[id];
   LoweredOp& low = lowered_[id];
@@ -58,6 +70,12 @@ void Lowering::lower_op(OpId id) {
   ops::Variant variant = inventory_.facts.variant;
   if (op.kind == OpKind::dropout) variant.dropout = storage_[op.output] == op.output;
   for (WeightId w : op.weights) variant.trained_weights = inventory_.facts.trained[w];
+  const bool linear = op.kind == OpKind::linear;
+  const std::vector<std::string>& adapted = in_.job->adapt.on;
+  if (linear && std::find(adapted.begin(), adapted.end(), op.name) != adapted.end()) {
+    variant.adapter_rank = in_.job->adapt.rank;
+    variant.adapter_input = fuse_group_[id] < 0 || first_of(id, fuse_group_[id]) == id;
+  }
   const ops::Rule rule = ops::rule(*shapes_, op, variant);
   if (derive_) {
     low.forward_temporaries = rule.forward_temporaries;
@@ -70,6 +88,10 @@ void Lowering::lower_op(OpId id) {
   place.set("name", scope_.word("name", op.name));
   place.set("expert", boolean(constant(op.experts != kNone ? 1 : 0)));
   if (!op.weights.empty()) place.set("weight", number(stored_weight(id)));
+  const bool adapts = variant.adapter_rank > 0;
+  place.set("adapted", boolean(constant(adapts ? 1 : 0)));
+  place.set("learns", boolean(constant(variant.trained_weights || adapts ? 1 : 0)));
+  place.set("first_reader", boolean(constant(linear && first_of(id, -1) == id ? 1 : 0)));
   if (op.kind == OpKind::experts) {
     place.set("count", number(constant(op.count)));
     place.set("top_k", number(constant(op.top_k)));

@@ -47,6 +47,7 @@ class Lowering {
   // lower_flow.cpp
   void find_storages();
   void find_gradients();
+  void flow_gradients();
   void find_shared();
   void find_boundaries();
   bool stands_for_class(std::uint32_t segment) const;
@@ -60,6 +61,7 @@ class Lowering {
   };
   void lower_op(OpId);
   Expr stored_weight(OpId);
+  OpId first_of(OpId, int group) const;
   void save_values(LoweredOp&, const ops::Rule&, const std::vector<Saves>&, const eval::Scope&);
   bool save_declared(LoweredOp&, const ops::Rule&, const ast::Entry&, const eval::Scope&,
                      Expr condition);
@@ -142,6 +144,7 @@ class Lowering {
   std::vector<bool>& needs_gradient_ = inventory_.flow.needs_gradient;
   std::vector<bool>& is_shared_ = inventory_.flow.is_shared;
   std::vector<int>& fuse_group_ = inventory_.flow.fuse_group;
+  std::vector<ValueId> handed_gradient_;        ///< have a gradient in other layers of their class
   std::vector<std::uint32_t> representatives_;  ///< a segment a layer class, and every root segment
   std::vector<LoweredOp> lowered_;
   std::map<std::uint32_t, std::vector<OpItem>> segment_items_;

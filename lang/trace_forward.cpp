@@ -56,6 +56,9 @@ void TraceBuilder::emit_forward_op(unsigned i, bool recompute) {
   if (loss) free_last_used(i);
   if (o.output != kNone && !is_alias(o) && !shared(storage(o.output)))
     alloc_value(storage(o.output), labels_[i] + " output", o.span, recompute);
+  // A loss keeps what it made last, behind the copies that it was made from.
+  std::vector<int> temporaries;
+  if (loss) temporaries = alloc_temporaries(i, low.forward_temporaries, true);
   std::vector<Kept*> passing;  // made here, gone when the op has run
   for (Kept& k : kept_) {
     if (k.value != kNone || k.made_at != i || k.tensor != kNoTensor) continue;
@@ -63,7 +66,7 @@ void TraceBuilder::emit_forward_op(unsigned i, bool recompute) {
     alloc_kept(k);
     if (!recompute && !k.retained) passing.push_back(&k);
   }
-  std::vector<int> temporaries = alloc_temporaries(i, low.forward_temporaries, true);
+  if (!loss) temporaries = alloc_temporaries(i, low.forward_temporaries, true);
   run(i);
   for (int t : temporaries) free(t);
   const auto held = held_until_.find(i);

@@ -87,9 +87,10 @@ class JobText {
     if (modules.empty() || (modules.size() == 1 && modules[0] == "core_attn")) return "";
     const std::string words = dropped(modules, run_);
     framework_ = "megatron_run";
+    const bool attention = std::find(modules.begin(), modules.end(), "core_attn") != modules.end();
     return fmt::format(
-        "framework megatron_run = megatron {{\nrecompute selective {{ drop = {{{}}} }}\n}}\n",
-        words.empty() ? "dropout" : words);
+        "framework megatron_run = megatron {{\n{}recompute selective {{ drop = {{{}}} }}\n}}\n",
+        attention ? "" : "recomputes_attention = false\n", words.empty() ? "dropout" : words);
   }
 
   void job() {

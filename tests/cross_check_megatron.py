@@ -12,6 +12,7 @@ optimizer; the losses; full recomputation. Exit 77 (skipped) where the tool is m
 """
 import argparse
 import collections
+import concurrent.futures
 import importlib.util
 import json
 import pathlib
@@ -150,6 +151,8 @@ def correct(tool):
                     op.bt += 4 * (k + v)
                 else:
                     op.ft = 2 * (q + k + v)
+            if op.name == "core" and c.attn == "fused" and c.det and c.sm90:  # as without latents (ACCOUNTING A.2)
+                op.bt += 2 * (c.n // c.t) * c.b * (c.s // c.c) ** 2
         return ops
 
     def layer(c, number):
@@ -158,8 +161,13 @@ def correct(tool):
         ops = layer_ops(c, number)
         by_name = {op.name: op for op in ops}
         core, proj = by_name["core"], by_name["proj"]
+        if not c.mla and c.c > 1 and c.cpcomm == "p2p" and c.attn == "fused" and c.det and c.sm90:  # lost beside the ring's buffers
+            core.bt += 2 * (c.n // c.t) * c.b * (c.s // c.c) ** 2
         if "lse" in core.saved and "out_fa" not in core.saved and "out_cp" not in core.saved:
             core.saved["o"], proj.saved = proj.saved["o"], {}
+        if c.sp and "shared" in by_name:  # behind the activation its input is gathered, and so is the input's gradient
+            op, wide, tokens = by_name["shared"], 2 if c.swiglu else 1, tool.dims(c)[0]
+            op.bt = max(op.bt, 2 * wide * c.shf // c.t * tokens + 2 * 2 * c.h * tokens + tool.wg(c, wide * c.shf // c.t * c.h) - sum(op.saved.values()))
         if c.sp:
             for name in ("qkv", "fc1"):
                 if name in by_name:
@@ -167,13 +175,30 @@ def correct(tool):
         return ops
 
     def temporaries_beside_what_is_there(c, ops):
-        """While an op runs forward, what the layer's later ops will save does not exist yet."""
+        """While an op runs forward, what the layer's later ops will save does not exist yet. A residual's sum is a tensor beside
+        what is added (Megatron-LM fusions/fused_bias_dropout.py)."""
         later = tool.saved(ops)
         most = -later
+        unit = 2 * c.h * tool.dims(c)[1]
         for op in ops:
             later -= sum(op.saved.values())
-            most = max(most, op.ft - later)
+            most = max(most, (2 * unit if op.name in ("bda1", "bda2") else op.ft) - later)
         return most
+
+    def backward_of_a_layer(c, ops, carry):
+        """Without dropout the gradient of what is added to a residual is the residual's own (torch add: one gradient for both)."""
+        live, most, where = tool.saved(ops), 0, ""
+        unit = 2 * c.h * tool.dims(c)[1]
+        shared = ("fc2", "proj", "combine") if c.pd_h == 0 else ()
+        for op in reversed(ops):
+            rest = unit if op.name not in ("bda1", "bda2") + shared else 0
+            if c.pd_h > 0 and c.shf and op.name in ("dispatch", "efc1", "eact", "efc2"):
+                rest += unit  # what the shared expert's backward will read
+            now = live + op.gout + op.gin + op.bt + rest
+            if now > most:
+                most, where = now, op.name
+            live -= sum(op.saved.values())
+        return most, where
 
     def with_ends(c, r=None):
         """The data loader makes a mask on the first and the last stage only (Megatron-LM pretrain_gpt.py get_batch). At the end
@@ -182,11 +207,47 @@ def correct(tool):
         mask = c.mask
         c.mask = mask and r in (0, c.p - 1)
         result = predict(c, r)
+        if r == c.p - 1:  # the final norm has run backward, and its input is gone
+            for name in result["moments"]:
+                if name.startswith("bwd_"):
+                    result["moments"][name] -= (2 * c.h + (4 if c.rms else 8)) * tool.dims(c)[1]
         if r == 0:
             result["moments"]["embedding"] = embedding(c, result)
-            result["peak"] = max(result["moments"].values())
+            more = inputs_alive(c) - result["fl"].get(0, 0)
+            for name in result["moments"]:
+                if name.startswith(("bwd_", "fwd_")) and more > 0:
+                    result["moments"][name] += more * ((c.h * tool.dims(c)[1] if c.pd_h > 0 else 0) + 8 * tool.dims(c)[0])
+        recomputing(c, r, result)
+        result["peak"] = max(result["moments"].values())
         c.mask = mask
         return result
+
+    def inputs_alive(c):
+        """Micro-batches of the first chunk that are alive at a backward of the last one: in an interleaved schedule the first such
+        backward does not see the most."""
+        rounds, total = c.G * c.v, c.m * c.v
+        if c.v == 1:
+            return 0
+        warm = 2 * (c.p - 1) + (c.v - 1) * c.G
+        done = lambda i: (i % rounds) // c.G
+        most = 0
+        for j in range(total):
+            forward = sum(done(i) == 0 for i in range(min(total, warm + 1 + j)))
+            backward = sum(c.v - 1 - done(i) == 0 for i in range(j))
+            if done(j) == 0:
+                most = max(most, forward - backward)
+        return most
+
+    def recomputing(c, r, result):
+        """A recomputed layer runs forward again, beside the gradient of its output."""
+        r = c.p - 1 if r is None else r
+        layers = tool.chunks_of(c)[r][c.v - 1]
+        if not layers or not tool.recomputed(c, layers, layers[-1]):
+            return
+        ops, unit = tool.layer_ops(c, layers[-1]), 2 * c.h * tool.dims(c)[1]
+        backward = next(n for n in result["moments"] if n.startswith("bwd_last"))
+        alive = result["moments"][backward] - backward_of_a_layer(c, ops, unit)[0]
+        result["moments"]["recomputing"] = alive + tool.saved(ops) + temporaries_beside_what_is_there(c, ops) + unit
 
     def embedding(c, result):
         tokens, own = tool.dims(c)
@@ -210,7 +271,8 @@ def correct(tool):
         whole = 2 * c.h * tokens if c.sp else 0
         return rest + held + 2 * c.V * c.h // c.t + unit + shared + whole + (0 if last else 0)
 
-    tool.mla_ops, tool.layer_ops, tool.fwd_tmp, tool.predict = latent_attention, layer, temporaries_beside_what_is_there, with_ends
+    tool.mla_ops, tool.layer_ops, tool.fwd_tmp, tool.bwd_peak, tool.predict = \
+        latent_attention, layer, temporaries_beside_what_is_there, backward_of_a_layer, with_ends
 
 
 def theirs(tool, flags, gpu, gpus, environment):
@@ -250,14 +312,16 @@ def main():
     tool = load(options.tool)
     correct(tool)
     rng = random.Random(options.seed)
+    sets = [flag_set(rng) for _ in range(options.count)]
+    with concurrent.futures.ThreadPoolExecutor(4) as workers:  # they wait for processes
+        answers = [workers.submit(ours, options.plimsoll, *one) for one in sets]
     stages = wrong = 0
     kinds = collections.Counter()
     worst = (0, "")
-    for number in range(options.count):
-        flags, gpu, gpus, environment = flag_set(rng)
+    for number, (flags, gpu, gpus, environment) in enumerate(sets):
         expected = theirs(tool, flags, gpu, gpus, environment)
         try:
-            plan, found = ours(options.plimsoll, flags, gpu, gpus, environment)
+            _, found = answers[number].result()
         except RuntimeError as mistake:
             wrong += 1
             kinds["refused"] += 1

@@ -54,6 +54,7 @@ void combine(Writer& w) {
   w.name_output();
   w.name_own("probs", w.shapes.routed(opening), "fp32");
   w.needs({});
+  w.backward_temporary("gradient of the rows before their exchange", sent);
   w.traffic(kRoutedPasses, w.pool.mul(w.shapes.permuted(opening), width));
   w.forward_collective(CollectiveKind::reduce_scatter, Group::etp, received);
   w.forward_collective(CollectiveKind::all_to_all, Group::ep, sent);

@@ -6,13 +6,24 @@ namespace plimsoll::ops {
 
 /// y = x W + b. The weight's gradient needs x, x's gradient needs W alone, the bias's the output's
 /// gradient (ACCOUNTING.md A.1: the output is never saved by the linear, a frozen one saves
-/// nothing).
+/// nothing). An adapter x A B beside a frozen weight needs x, or a copy of its own with dropout's
+/// mask, and x A.
 void linear(Writer& w) {
   const Value& in = w.input();
   const Value& out = w.output();
   w.name_inputs();
   w.name_output();
-  if (w.variant.trained_weights) {
+  const bool adapts = w.variant.adapter_rank > 0;
+  const Expr dropped =
+      adapts && w.variant.adapter_input ? w.shapes.elements(w.op.inputs[0]) : w.number(0);
+  w.name_own("dropped", dropped);
+  w.name_own("dropped_mask", dropped, "int8");
+  w.name_own("low", w.times(w.variant.adapter_rank, w.shapes.tokens(in)));
+  if (adapts) {
+    w.rule.always = {"low"};
+    w.suffices({"dropped", "dropped_mask"});
+  }
+  if (w.variant.trained_weights || adapts) {
     w.needs({"input"});
   } else {
     w.needs({});

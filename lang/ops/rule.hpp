@@ -119,7 +119,9 @@ struct Variant {
   Rational activation_bytes = 2;    ///< an element of an activation: temporaries, traffic
   std::string attention = "flash";  ///< flash, cudnn, unfused
   bool dropout = false, attention_dropout = false;
-  bool trained_weights = true;  ///< false: frozen (LoRA base): weight gradients are not made
+  bool trained_weights = true;    ///< false: frozen (LoRA base): weight gradients are not made
+  std::int64_t adapter_rank = 0;  ///< of the low-rank factors beside a frozen weight; 0: none
+  bool adapter_input = true;      ///< false: an op whose weight is fused with this one's holds it
 };
 
 /// \a op is one of the shapes' program.

@@ -26,9 +26,8 @@ struct RankRun {
   DriverMemory driver;
   std::vector<double> losses;   ///< this rank's part, scaled
   std::vector<double> seconds;  ///< by step
-  OpTimes times;                ///< of the last step
+  OpTimes times;
   std::optional<VerifyFailure> failure;
-  bool stopped = false;  ///< for another rank went no further
 };
 
 /// What a test wants to see after each step.
@@ -37,7 +36,7 @@ struct Looks {
 };
 
 /// Plays the world's steps. \a capacity: bytes that the allocator may have. Throws GpuError where
-/// the machine fails. Peers are told of each end that comes too early.
+/// the machine fails.
 RankRun run_rank(const RankWorld&, Machine&, Peers&, std::int64_t capacity, const AllocatorOptions&,
                  const Looks& = {});
 

@@ -9,7 +9,7 @@
 /// everything but the machine itself can be tested where there is no GPU.
 namespace plimsoll::runtime::cuda {
 
-class EmulatedMachine : public Machine {
+class EmulatedMachine final : public Machine {
  public:
   /// \a memory: bytes that it has.
   explicit EmulatedMachine(std::int64_t memory = std::int64_t{1} << 30,
@@ -27,10 +27,7 @@ class EmulatedMachine : public Machine {
   void clear(void* at, std::int64_t bytes) override;
   void upload(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
   void download(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
-  void wait() override {
-    if (look_) look_();
-  }
-  void while_waiting(std::function<void()> look) override { look_ = std::move(look); }
+  void wait() override {}
   int mark() override { return marks_++; }
   double seconds(int from, int to) override { return 1e-6 * (to - from); }
   void forget_marks() override { marks_ = 0; }
@@ -43,7 +40,6 @@ class EmulatedMachine : public Machine {
   host::HostBudget budget_;
   std::int64_t launches_ = 0, workspace_ = 0;
   int marks_ = 0;
-  std::function<void()> look_;
 };
 
 }  // namespace plimsoll::runtime::cuda
