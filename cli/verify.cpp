@@ -33,21 +33,21 @@ std::variant<runtime::Verification, Outcome> run_on_device(const Options& option
       return user_error(*why, "'--device dry' counts, and runs any layout");
     return std::get<runtime::Verification>(std::move(ran));
   }
+  if (wire) {
+    auto together = runtime::cuda::verify_together(
+        runtime::cuda::open_own_gpu, *wire, problem, bill, runtime::chosen_ranks(bill, choice),
+        options.limit, static_cast<int>(options.steps.value_or(2)));
+    if (auto* why = std::get_if<std::string>(&together))
+      return user_error(*why, "'--device dry' counts, and runs any layout");
+    return std::get<runtime::Verification>(std::move(together));
+  }
   if (const std::string why = runtime::cuda::why_no_gpu(); !why.empty())
     return user_error(why, "'--device dry' counts, and runs anywhere");
-  if (choice.kind == runtime::RankChoice::all && !wire)
+  if (choice.kind == runtime::RankChoice::all)
     return user_error("one GPU runs one rank: '--ranks all' needs a GPU for each",
                       "give '--ranks worst' or a number, or start it with mpirun or torchrun");
   try {
-    const auto machine = runtime::cuda::open_gpu(wire ? runtime::local_rank() : 0);
-    if (wire) {
-      auto together = runtime::cuda::verify_together(
-          *machine, *wire, problem, bill, runtime::chosen_ranks(bill, choice), options.limit,
-          static_cast<int>(options.steps.value_or(2)));
-      if (auto* why = std::get_if<std::string>(&together))
-        return user_error(*why, "'--device dry' counts, and runs any layout");
-      return std::get<runtime::Verification>(std::move(together));
-    }
+    const auto machine = runtime::cuda::open_gpu(0);
     auto ran = runtime::cuda::verify_on(*machine, problem, bill,
                                         runtime::chosen_ranks(bill, choice).front(), options.limit,
                                         static_cast<int>(options.steps.value_or(2)));
@@ -85,8 +85,8 @@ Outcome verify(const Options& options, const Terminal& terminal) {
                 wire = std::get<std::unique_ptr<runtime::Wire>>(std::move(opened));
               }
               auto ran = run_on_device(options, problem, bill, options.ranks, wire.get());
-              // Rank 0 speaks for all.
-              if (wire && wire->rank() != 0) return {kDone, "", ""};
+              // Rank 0 speaks for all, unless it is gone.
+              if (wire && wire->rank() != 0 && wire->gone() != 0) return {kDone, "", ""};
               if (auto* cannot = std::get_if<Outcome>(&ran)) return std::move(*cannot);
               const auto& seen = std::get<runtime::Verification>(ran);
               return {seen.agrees ? kDone : kDisagreed,

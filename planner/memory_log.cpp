@@ -16,6 +16,7 @@ constexpr std::size_t kNone = std::string_view::npos;
 constexpr std::size_t kMessage = 1500;
 /// Of a traceback, before the message.
 constexpr std::size_t kTraceback = 20'000;
+constexpr std::size_t kLastCalls = 1000;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -119,8 +120,9 @@ std::string flat(std::string_view text) {
 /// optimizer's step stands above it in no case.
 Where where_of(std::string_view before) {
   const std::size_t begin = before.rfind("Traceback (most recent call last)");
-  if (begin == kNone) return Where::unknown;
-  before = before.substr(begin);
+  // Its last calls, where only those were pasted.
+  before.remove_prefix(begin != kNone ? begin
+                                      : before.size() - std::min(before.size(), kLastCalls));
   const auto says = [&](std::initializer_list<std::string_view> words) {
     return std::any_of(words.begin(), words.end(),
                        [&](std::string_view w) { return before.find(w) != kNone; });
@@ -176,15 +178,16 @@ void read_sentences(std::string_view m, Failure& f) {
   read_processes(m, f);
 }
 
-/// Before that: all in one pair of parentheses; "cached" is what 1.3 and before called reserved.
+/// Before that: all in one pair of parentheses; "cached" of 1.3 and before is what is reserved and
+/// not allocated (it is the smaller of the two in every message seen).
 void read_parentheses(std::string_view m, Failure& f) {
   f.gpu = count_after(m, "(GPU ");
   f.capacity = size_before(m, " total capacity");
   f.free = size_before(m, " free");
   f.allowed = size_before(m, " allowed");
   f.allocated = size_before(m, " already allocated");
-  auto reserved = size_before(m, " reserved in total by PyTorch");
-  if (!reserved) reserved = size_before(m, " cached");
+  const auto reserved = size_before(m, " reserved in total by PyTorch");
+  if (!reserved) f.unallocated = size_before(m, " cached");
   if (reserved && f.allocated)
     f.unallocated = Seen{std::max<std::int64_t>(0, reserved->bytes - f.allocated->bytes),
                          reserved->slack + f.allocated->slack};
@@ -237,8 +240,15 @@ bool read_megatron(std::string_view line, Counters& c) {
 }
 
 /// "MA 1.0 GB  Max_MA 2.0 GB  CA 3.0 GB  Max_CA 4 GB" of DeepSpeed (runtime/utils.py
-/// see_memory_usage).
+/// see_memory_usage), "MemAllocated=1.0GB, MaxMemAllocated=2.0GB" (utils/timer.py).
 bool read_deepspeed(std::string_view line, Counters& c) {
+  if (line.find("MaxMemAllocated=") != kNone) {
+    c.tool = "DeepSpeed";
+    c.rank = rank_of(line);
+    c.allocated = size_after(line, "MemAllocated=");
+    c.most_allocated = size_after(line, "MaxMemAllocated=");
+    return c.most_allocated.has_value();
+  }
   const std::size_t at = line.find("Max_MA ");
   if (at == kNone) return false;
   c.tool = "DeepSpeed";
@@ -270,17 +280,39 @@ bool read_torchtitan(std::string_view line, Counters& c) {
   return c.most_reserved.has_value();
 }
 
-/// The cells of a comma-separated line, blanks around them taken off.
-std::vector<std::string_view> cells_of(std::string_view line) {
+/// The cells of a line, blanks around them taken off.
+std::vector<std::string_view> cells_of(std::string_view line, char mark = ',') {
   std::vector<std::string_view> cells;
   for (std::size_t at = 0; at <= line.size();) {
-    const std::size_t end = std::min(line.find(',', at), line.size());
+    const std::size_t end = std::min(line.find(mark, at), line.size());
     std::string_view cell = without_blanks(line.substr(at, end - at));
     while (!cell.empty() && is_blank(cell.back())) cell.remove_suffix(1);
     cells.push_back(cell);
     at = end + 1;
   }
   return cells;
+}
+
+/// torch.cuda.memory_summary(): a table with a row a metric, "| Allocated memory | current | peak |
+/// …". False where the line is no row of one.
+bool read_summary(std::string_view line, std::int64_t number, std::vector<Counters>& counters) {
+  if (!line.starts_with("|")) return false;
+  const std::vector<std::string_view> cells = cells_of(line, '|');
+  if (cells.size() < 4) return false;
+  const bool allocated = cells[1] == "Allocated memory";
+  if (!allocated && cells[1] != "GPU reserved memory") return false;
+  const auto now = size_at(cells[2]), most = size_at(cells[3]);
+  if (!now || !most) return false;
+  // The rows of one table follow each other, allocated first.
+  if (counters.empty() || counters.back().tool != "PyTorch" || allocated) {
+    counters.emplace_back();
+    counters.back().tool = "PyTorch";
+    counters.back().line = number;
+  }
+  Counters& c = counters.back();
+  (allocated ? c.allocated : c.reserved) = now;
+  (allocated ? c.most_allocated : c.most_reserved) = most;
+  return true;
 }
 
 /// nvidia-smi: its table and what `--query-gpu=… --format=csv` prints, with its heading or without.
@@ -423,7 +455,8 @@ MemoryLog read_memory_log(std::string_view text) {
     c.line = number;
     if (read_megatron(line, c) || read_deepspeed(line, c) || read_torchtitan(line, c))
       log.counters.push_back(std::move(c));
-    else if (!read_server_line(line, number, log.server))
+    else if (!read_summary(line, number, log.counters) &&
+             !read_server_line(line, number, log.server))
       smi.read(line, number);
   }
   return log;

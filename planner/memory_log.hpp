@@ -42,7 +42,7 @@ struct Failure {
 
 /// A line of counters of PyTorch's allocator, as a training stack prints it.
 struct Counters {
-  std::string tool;  ///< "Megatron-LM", "DeepSpeed", "torchtitan"
+  std::string tool;  ///< "Megatron-LM", "DeepSpeed", "torchtitan", "PyTorch"
   std::int64_t line = 0;
   std::optional<std::int64_t> rank;
   std::optional<Seen> allocated, most_allocated, reserved, most_reserved;
@@ -63,6 +63,8 @@ struct Server {
   std::optional<Seen> total, share, weights, activations, outside, graphs, cache;
   std::optional<Seen> cache_needed;  ///< one sequence of full length, where that was too much
   std::optional<Seen> left;          ///< free after the cache was made
+  /// Free before it took anything, where that was less than its share: others held the rest.
+  std::optional<Seen> free_at_start;
   std::optional<double> utilization;
   std::optional<std::int64_t> cache_tokens, blocks, context;
   bool no_room = false;  ///< it stopped since nothing, or too little, was left for the cache

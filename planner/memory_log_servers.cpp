@@ -22,8 +22,27 @@ bool take(std::optional<Seen>& into, const std::optional<Seen>& seen) {
   return seen.has_value();
 }
 
+/// "Free memory on device cuda:0 (19.77/22.05 GiB) on startup is less than desired GPU memory
+/// utilization (0.9, 19.84 GiB)".
+bool read_busy(std::string_view line, Server& s) {
+  const std::size_t device = line.find("Free memory on device");
+  const std::size_t open = line.find('(', device == kNone ? line.size() : device);
+  if (open == kNone) return false;
+  const std::size_t slash = line.find('/', open);
+  if (slash == kNone) return false;
+  s.total = size_at(line.substr(slash + 1));
+  s.free_at_start = size_at(line.substr(open + 1, slash - open - 1), "GiB");
+  constexpr std::string_view kShare = "GPU memory utilization (";
+  if (const std::size_t at = line.find(kShare, slash); at != kNone) {
+    const std::string_view rest = line.substr(at + kShare.size());
+    s.utilization = std::strtod(std::string(rest.substr(0, 12)).c_str(), nullptr);
+    s.share = size_after(rest, ",");
+  }
+  return s.no_room = s.total && s.free_at_start;
+}
+
 bool read_vllm(std::string_view line, Server& s) {
-  bool any = false;
+  bool any = read_busy(line, s);
   if (has(line, "Model loading took ") || has(line, "model weights took "))
     any |= take(s.weights, size_after(line, " took "));
   if (has(line, "oading model weights took "))
@@ -46,6 +65,10 @@ bool read_vllm(std::string_view line, Server& s) {
   if (const auto n = count_after(line, "Maximum concurrency for ")) s.context = n, any = true;
   if (has(line, "raph capturing finished")) any |= take(s.graphs, size_after(line, "took "));
   if (has(line, "No available memory for the cache blocks")) s.no_room = any = true;
+  if (has(line, "model's max seq len (") || has(line, "models's max seq len ("))
+    if (const auto n = count_after(line, "max seq len (")) s.context = n, any = true;
+  constexpr std::string_view kStored = "number of tokens that can be stored in KV cache (";
+  if (const auto n = count_after(line, kStored)) s.cache_tokens = n, s.no_room = any = true;
   if (has(line, "KV cache is needed")) {
     any |= take(s.cache_needed, size_before(line, " KV cache is needed"));
     any |= take(s.cache, size_after(line, "available KV cache memory ("));
@@ -73,8 +96,13 @@ bool read_sglang(std::string_view line, Server& s) {
     if (const auto n = count_after(line, "max_total_num_tokens=")) s.cache_tokens = n, any = true;
     if (const auto n = count_after(line, "context_len=")) s.context = n;
   }
-  if (has(line, "Not enough memory. Please try to increase --mem-fraction-static"))
+  if (has(line, "Not enough memory. Please try to increase --mem-fraction-static") ||
+      has(line, "leave no GPU memory for the KV cache"))
     s.no_room = any = true;
+  constexpr std::string_view kFraction = "--mem-fraction-static=";
+  if (const std::size_t at = line.find(kFraction); at != kNone && s.no_room)
+    s.utilization =
+        std::strtod(std::string(line.substr(at + kFraction.size(), 6)).c_str(), nullptr);
   return any;
 }
 

@@ -346,7 +346,8 @@ SegmentTimer::Cost SegmentTimer::cost(const TimedOp& op, const TimeKey& key, con
   };
   out.forward_traffic = exchange(op.forward, out.attention_forward);
   out.forward += out.forward_traffic;
-  out.backward += exchange(op.backward, attention_backward);
+  out.backward_traffic = exchange(op.backward, attention_backward);
+  out.backward += out.backward_traffic;
   return out;
 }
 
@@ -381,6 +382,21 @@ std::vector<SegmentTime> SegmentTimer::times(const TimeKey& key, const Rates& ra
     for (const Slot i : s.frozen_dense) t.parameters.frozen_dense += values_[i];
     for (const Slot i : s.frozen_expert) t.parameters.frozen_expert += values_[i];
     out.push_back(std::move(t));
+  }
+  return out;
+}
+
+std::vector<std::vector<OpSeconds>> SegmentTimer::op_times(const TimeKey& key, const Rates& rates,
+                                                           const Links& links) {
+  run(key);
+  std::vector<std::vector<OpSeconds>> out;
+  for (const TimedSegment& s : segments_) {
+    std::vector<OpSeconds>& ops = out.emplace_back();
+    for (const TimedOp& op : s.ops) {
+      const Cost c = cost(op, key, rates, links);
+      ops.push_back(
+          {op.kind, c.forward, c.backward, c.forward_traffic, c.backward_traffic, op.again});
+    }
   }
   return out;
 }

@@ -65,6 +65,14 @@ struct SegmentTime {
   double total(RecomputeMode mode) const;  ///< forward and backward, the host counted
 };
 
+/// One op of a segment: seconds of one micro-batch on one rank, the host not counted. Of it
+/// `…_sent` is collectives.
+struct OpSeconds {
+  OpKind kind{};
+  double forward = 0, backward = 0, forward_sent = 0, backward_sent = 0;
+  std::vector<bool> again;  ///< by recompute mode: its forward runs a second time
+};
+
 /// What the times of segments depend on.
 struct TimeKey {
   std::int64_t tp = 1, cp = 1, ep = 1, etp = 1, mbs = 1, seq = 0;
@@ -78,6 +86,8 @@ class SegmentTimer {
   explicit SegmentTimer(const Problem&, const TimeConstants& = kTimeConstants);
   /// Layer classes in order, then root segments.
   std::vector<SegmentTime> times(const TimeKey&, const Rates&, const Links&);
+  /// Of the same segments, op by op: what times() adds up.
+  std::vector<std::vector<OpSeconds>> op_times(const TimeKey&, const Rates&, const Links&);
   /// FLOPs of one sequence's forward and backward over the whole model, nothing divided or
   /// recomputed; causal attention counts the half that is computed.
   double model_flops(std::int64_t seq);
@@ -118,7 +128,7 @@ class SegmentTimer {
   };
   struct Cost {
     double forward = 0, backward = 0, tp = 0, cp = 0, ep = 0, attention_forward = 0;
-    double forward_traffic = 0;
+    double forward_traffic = 0, backward_traffic = 0;
   };
   TimedSegment compile(std::uint32_t segment, const Problem&, const ops::Shapes&,
                        std::uint32_t trace);

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kModels[] = {"llama3_8b",    "qwen2_5_32b", "llama3_70b",
                                    "mixtral_8x7b", "gpt3_175b",   "llama3_405b"};
 constexpr std::size_t kMostModels = 5;
-constexpr std::int64_t kLeastSeq = 1024, kMostSeq = 131072;
+constexpr std::int64_t kLeastSeq = 1024, kMostSeq = 131072, kMostBatch = 4;
 
 /// The job with its sequence left open, so that one lowering serves all lengths.
 Job open_sequence(const Problem& problem, const std::vector<std::int64_t>& seqs) {
@@ -52,24 +52,26 @@ class Filler {
     bool any = false;
     for (std::size_t r = 0; r < shop_.recomputes.size(); ++r)
       for (std::size_t z = 0; z < shop_.zeros.size(); ++z)
-        for (std::size_t s = 0; s < shop_.seqs.size(); ++s) {
-          Workshop::Point& point = shop_.points[shop_.index(model, attention, r, z, s)];
-          try {
+        for (std::size_t b = 0; b < shop_.batches.size(); ++b)
+          for (std::size_t s = 0; s < shop_.seqs.size(); ++s) {
+            Workshop::Point& point = shop_.points[shop_.index(model, attention, r, z, b, s)];
             const bool own = model == 0 && attention == shop_.attention && r == shop_.recompute &&
-                             z == shop_.zero && s == shop_.seq;
-            price(problem, pricer, at(problem, model, r, z, s), own, point);
-          } catch (const ArithmeticError&) {
-            point = {};  // no size that exists
+                             z == shop_.zero && b == shop_.batch && s == shop_.seq;
+            try {
+              price(problem, pricer, at(problem, model, r, z, b, s), own, point);
+            } catch (const ArithmeticError&) {
+              point = {};  // no size that exists
+            }
+            any = any || point.possible;
           }
-          any = any || point.possible;
-        }
     return any;
   }
 
  private:
-  Layout at(const Problem& problem, std::size_t model, std::size_t r, std::size_t z,
+  Layout at(const Problem& problem, std::size_t model, std::size_t r, std::size_t z, std::size_t b,
             std::size_t s) const {
     Layout l = own_;
+    l.mbs = shop_.batches[b];
     l.seq = shop_.seqs[s];
     if (r != shop_.recompute) l.recompute_layers.clear();
     l.recompute = static_cast<RecomputeMode>(r);
@@ -104,8 +106,17 @@ class Filler {
   const Layout& own_;
 };
 
+/// Where the layout's own value stands in an ascending axis, put in if it is not there.
+std::size_t insert_own(std::vector<std::int64_t>& axis, std::int64_t own) {
+  const auto at = std::lower_bound(axis.begin(), axis.end(), own);
+  const auto place = static_cast<std::size_t>(at - axis.begin());
+  if (at == axis.end() || *at != own) axis.insert(at, own);
+  return place;
+}
+
 void set_axes(const Problem& problem, const Layout& layout, Workshop& shop) {
-  shop.mbs = layout.mbs;
+  for (std::int64_t batch = 1; batch <= kMostBatch; batch *= 2) shop.batches.push_back(batch);
+  shop.batch = insert_own(shop.batches, layout.mbs);
   shop.attentions = attention_words(*problem.module, *problem.job);
   // A kind that the job names is one of the words, or the framework has but this one.
   const auto attention =
@@ -119,9 +130,7 @@ void set_axes(const Problem& problem, const Layout& layout, Workshop& shop) {
   shop.zeros = {0, 1, 2, 3};
   shop.zero = static_cast<std::size_t>(layout.zero);
   for (std::int64_t seq = kLeastSeq; seq <= kMostSeq; seq *= 2) shop.seqs.push_back(seq);
-  const auto own = std::lower_bound(shop.seqs.begin(), shop.seqs.end(), layout.seq);
-  shop.seq = static_cast<std::size_t>(own - shop.seqs.begin());
-  if (own == shop.seqs.end() || *own != layout.seq) shop.seqs.insert(own, layout.seq);
+  shop.seq = insert_own(shop.seqs, layout.seq);
 }
 
 /// Adds a model where the layout's degrees can divide it.
@@ -130,7 +139,7 @@ void add_model(const Problem& problem, const Layout& layout, const std::string& 
   Diagnostics ignored;
   const std::size_t model = shop.models.size();
   shop.models.push_back({name, 0});
-  shop.points.resize(shop.index(model + 1, 0, 0, 0, 0));
+  shop.points.resize(shop.index(model + 1, 0, 0, 0, 0, 0));
   bool any = false;
   for (std::size_t a = 0; a < shop.attentions.size(); ++a) {
     Job job = open_sequence(problem, shop.seqs);
@@ -149,7 +158,7 @@ void add_model(const Problem& problem, const Layout& layout, const std::string& 
   }
   if (any) return;
   shop.models.pop_back();
-  shop.points.resize(shop.index(model, 0, 0, 0, 0));
+  shop.points.resize(shop.index(model, 0, 0, 0, 0, 0));
 }
 
 }  // namespace

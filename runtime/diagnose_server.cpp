@@ -72,11 +72,18 @@ Diagnosis diagnose_server(const Problem& p, const Bill& bill, const logs::Server
       s.tool == "vLLM" ? std::optional<std::int64_t>(static_cast<std::int64_t>(b.hbm_bytes))
                        : std::nullopt);
   const std::string off = what_differs(d.figures, b.hbm_bytes);
-  if (s.no_room) {
+  if (s.free_at_start && s.total) {
+    d.verdict = fmt::format("others hold the GPU: {} of {} were free when it started{}",
+                            human_bytes(s.free_at_start->bytes), human_bytes(s.total->bytes),
+                            s.share ? ", its share is " + human_bytes(s.share->bytes) : "");
+  } else if (s.no_room) {
     d.verdict =
         s.cache_needed && s.cache
             ? fmt::format("no room for one sequence: its cache needs {}, {} are left",
                           human_bytes(s.cache_needed->bytes), human_bytes(s.cache->bytes))
+        : s.cache_tokens && s.context
+            ? fmt::format("no room for one sequence: it has {} tokens, the cache holds {}",
+                          grouped(*s.context), grouped(*s.cache_tokens))
             : "no room for the cache: weights, activations and the rest take the whole share";
     if (bill.sequences > 0)
       d.notes.push_back(

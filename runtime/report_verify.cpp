@@ -119,8 +119,10 @@ std::string ran_out(const Problem& p, const VerifyFailure& f, const Style& style
   return out;
 }
 
-/// Ops that are listed of a GPU's run.
-constexpr std::size_t kSlowest = 10;
+/// Classes of ops that are listed of a GPU's run.
+constexpr std::size_t kSlowest = 24;
+
+std::string milliseconds(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
 
 std::string on_gpu(const runtime::GpuSeen& g, const Style& style) {
   using Align = Table::Align;
@@ -130,9 +132,13 @@ std::string on_gpu(const runtime::GpuSeen& g, const Style& style) {
   table.add({"", "predicted", "observed", "difference"});
   table.add({"the GPU's memory, by the driver", human_bytes(g.predicted_used), human_bytes(g.used),
              signed_bytes(g.used - g.predicted_used)});
-  table.add({"of it before the run", "", human_bytes(g.used_before), ""});
-  table.add({"context and libraries", "", human_bytes(g.libraries), ""});
-  table.add({"scratch that no framework declares", "", human_bytes(g.scratch), ""});
+  const auto part = [&](const char* what, std::int64_t predicted, std::int64_t seen) {
+    table.add({what, human_bytes(predicted), human_bytes(seen), signed_bytes(seen - predicted)});
+  };
+  part("  segments of the allocator", g.predicted_reserved, g.reserved);
+  part("  scratch of this device", g.predicted_scratch, g.scratch);
+  part("  context and libraries", g.predicted_context, g.libraries);
+  table.add({"in use before the run", "", human_bytes(g.used_before), ""});
   out += table.str(style, 2);
   if (!g.seconds.empty())
     out +=
@@ -142,12 +148,15 @@ std::string on_gpu(const runtime::GpuSeen& g, const Style& style) {
                               g.seconds.back(), g.predicted_seconds),
                   2);
   if (g.kinds.empty()) return out;
-  Table kinds({{}, {}, {Align::right}, {Align::right}});
-  kinds.add({"", "", "runs", "seconds"});
-  for (std::size_t i = 0; i < std::min(g.kinds.size(), kSlowest); ++i)
-    kinds.add({g.kinds[i].name, g.kinds[i].backward ? "backward" : "forward",
-               grouped(g.kinds[i].runs), fmt::format("{:.4f}", g.kinds[i].seconds)});
-  return out + "Slowest in all steps\n" + kinds.str(style, 2);
+  Table kinds({{}, {}, {Align::right}, {Align::right}, {Align::right}});
+  kinds.add({"", "", "runs", "predicted ms", "observed ms"});
+  for (std::size_t i = 0; i < std::min(g.kinds.size(), kSlowest); ++i) {
+    const auto& k = g.kinds[i];
+    kinds.add({k.name, k.backward ? "backward" : "forward", grouped(k.runs),
+               k.predicted ? milliseconds(*k.predicted) : "–", milliseconds(k.seconds)});
+  }
+  return out + paint(style, Paint::bold, "Ops of the last step, by the time model and as seen\n") +
+         kinds.str(style, 2);
 }
 
 std::string answer(const Problem& p, const Verification& v) {

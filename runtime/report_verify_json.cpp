@@ -49,6 +49,8 @@ Json gpu(const runtime::GpuSeen& g) {
   out["gpu"] = g.gpu;
   out["driver"] = g.driver;
   out["predicted_reserved_bytes"] = g.predicted_reserved;
+  out["predicted_context_bytes"] = g.predicted_context;
+  out["predicted_scratch_bytes"] = g.predicted_scratch;
   out["predicted_used_bytes"] = g.predicted_used;
   out["used_bytes"] = g.used;
   out["used_before_bytes"] = g.used_before;
@@ -63,6 +65,7 @@ Json gpu(const runtime::GpuSeen& g) {
     line["backward"] = k.backward;
     line["runs"] = k.runs;
     line["seconds"] = k.seconds;
+    if (k.predicted) line["predicted_seconds"] = *k.predicted;
     out["ops"].push_back(std::move(line));
   }
   return out;

@@ -15,12 +15,15 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <tuple>
 
 namespace plimsoll::runtime {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 struct Header {
   std::int32_t from = 0, to = 0, channel = 0, unused = 0;
@@ -55,9 +58,12 @@ class TcpWire final : public Wire {
   TcpWire(int rank, int size, std::vector<int> sockets)
       : rank_(rank), size_(size), sockets_(std::move(sockets)), locks_(sockets_.size()) {
     for (std::size_t i = 0; i < sockets_.size(); ++i)
-      if (sockets_[i] >= 0) readers_.emplace_back([this, i] { read(sockets_[i]); });
+      if (sockets_[i] >= 0)
+        readers_.emplace_back(
+            [this, i] { read(sockets_[i], rank_ == 0 ? static_cast<int>(i) : 0); });
   }
-  /// Nobody goes before all are done: rank 0 passes on what others still say to each other.
+  /// Nobody goes before all are done: rank 0 passes on what others still say to each other. In a
+  /// run that was stopped nobody waits for longer than kPatience.
   ~TcpWire() override {
     std::vector<std::byte> word;
     if (rank_ == 0) {
@@ -68,7 +74,7 @@ class TcpWire final : public Wire {
       receive(0, Channel::results, kBye, word);
     }
     for (const int s : sockets_)
-      if (s >= 0) ::shutdown(s, SHUT_WR);
+      if (s >= 0) ::shutdown(s, SHUT_RDWR);
     for (std::thread& t : readers_) t.join();
     for (const int s : sockets_)
       if (s >= 0) ::close(s);
@@ -84,8 +90,13 @@ class TcpWire final : public Wire {
                std::vector<std::byte>& message) override {
     std::unique_lock lock(mutex_);
     auto& box = boxes_[{from, static_cast<std::int32_t>(channel), tag}];
-    changed_.wait(
-        lock, [&] { return !box.empty() || lost_ || (stopped_ && channel != Channel::results); });
+    const bool patient = channel == Channel::results;
+    // Without rank 0 nobody is heard.
+    const auto over = [&] {
+      return !box.empty() || ended_.contains(from) || ended_.contains(0) || (stopped_ && !patient);
+    };
+    changed_.wait(lock, [&] { return over() || stopped_; });
+    if (!over()) changed_.wait_until(lock, until_, over);
     if (box.empty()) return false;
     message = std::move(box.front());
     box.pop_front();
@@ -95,27 +106,42 @@ class TcpWire final : public Wire {
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) return;
-      stopped_ = true;
-      changed_.notify_all();
+      be_stopped();
     }
-    for (int r = 0; r < size_; ++r)
-      if (r != rank_) send(r, Channel::stop, 0, nullptr, 0);
+    tell_all(kFailed);
   }
-  bool stopped() const override {
+  bool stopped() override {
     const std::lock_guard lock(mutex_);
     return stopped_;
+  }
+  int gone() const override {
+    const std::lock_guard lock(mutex_);
+    return gone_;
   }
 
  private:
   static constexpr std::int64_t kBye = -1;
+  static constexpr std::int64_t kFailed = -1;  ///< why a run is stopped; else the rank that is gone
+
+  void be_stopped() {  // locked
+    if (!stopped_) until_ = Clock::now() + std::chrono::seconds(kPatience);
+    stopped_ = true;
+    changed_.notify_all();
+  }
+  void tell_all(std::int64_t why) {
+    for (int r = 0; r < size_; ++r)
+      if (r != rank_) send(r, Channel::stop, why, nullptr, 0);
+  }
 
   void pass_on(const Header& h, const void* data) {
     const auto way = rank_ == 0 ? static_cast<std::size_t>(h.to) : 0;
     const std::lock_guard lock(locks_[way]);
     if (write_all(sockets_[way], &h, sizeof h)) write_all(sockets_[way], data, h.bytes);
   }
-  void read(int socket) {
+  /// What \a other says, until it has nothing more to say.
+  void read(int socket, int other) {
     Header h;
+    bool bye = false;
     while (read_all(socket, &h, sizeof h)) {
       std::vector<std::byte> bytes(h.bytes);
       if (h.bytes > 0 && !read_all(socket, bytes.data(), bytes.size())) break;
@@ -124,16 +150,25 @@ class TcpWire final : public Wire {
         continue;
       }
       const std::lock_guard lock(mutex_);
-      if (h.channel == static_cast<std::int32_t>(Channel::stop))
-        stopped_ = true;
-      else
-        boxes_[{h.from, h.channel, h.tag}].push_back(std::move(bytes));
+      if (h.channel == static_cast<std::int32_t>(Channel::stop)) {
+        if (h.tag != kFailed && gone_ < 0) gone_ = static_cast<int>(h.tag);
+        be_stopped();
+        continue;
+      }
+      bye = bye || (h.channel == static_cast<std::int32_t>(Channel::results) && h.tag == kBye);
+      boxes_[{h.from, h.channel, h.tag}].push_back(std::move(bytes));
       changed_.notify_all();
     }
-    // A process that went away without a word stops the others.
-    const std::lock_guard lock(mutex_);
-    lost_ = stopped_ = true;
-    changed_.notify_all();
+    // A process that went away without a word stops the others, who hear of it from rank 0.
+    {
+      const std::lock_guard lock(mutex_);
+      ended_.insert(other);
+      changed_.notify_all();
+      if (bye) return;
+      if (gone_ < 0) gone_ = other;
+      be_stopped();
+    }
+    if (rank_ == 0) tell_all(other);
   }
 
   int rank_, size_;
@@ -142,11 +177,12 @@ class TcpWire final : public Wire {
   std::vector<std::thread> readers_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool stopped_ = false, lost_ = false;
+  bool stopped_ = false;
+  Clock::time_point until_;  ///< of patience, in a run that was stopped
+  int gone_ = -1;
+  std::set<int> ended_;  ///< who says nothing more, of those that this rank reads
   std::map<std::tuple<int, std::int32_t, std::int64_t>, std::deque<std::vector<std::byte>>> boxes_;
 };
-
-using Clock = std::chrono::steady_clock;
 
 /// Rank 0: one socket from each other rank, which says first who it is.
 std::variant<std::vector<int>, std::string> accept_all(const TcpPlace& p, Clock::time_point until) {
@@ -216,9 +252,18 @@ std::variant<std::unique_ptr<Wire>, std::string> open_tcp(const TcpPlace& p, int
   auto met = p.rank == 0 ? accept_all(p, until) : call_first(p, until);
   if (auto* why = std::get_if<std::string>(&met)) return std::move(*why);
   auto& sockets = std::get<std::vector<int>>(met);
-  const int yes = 1;
-  for (const int s : sockets)
-    if (s >= 0) ::setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  // A machine that is no more there is noticed within some ten seconds.
+  const int yes = 1, idle = 4, pause = 2, tries = 3;
+  const unsigned most = 10000;  // milliseconds
+  for (const int s : sockets) {
+    if (s < 0) continue;
+    ::setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    ::setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    ::setsockopt(s, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    ::setsockopt(s, IPPROTO_TCP, TCP_KEEPINTVL, &pause, sizeof pause);
+    ::setsockopt(s, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+    ::setsockopt(s, IPPROTO_TCP, TCP_USER_TIMEOUT, &most, sizeof most);
+  }
   return std::make_unique<TcpWire>(p.rank, p.size, std::move(sockets));
 }
 

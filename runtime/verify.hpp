@@ -29,10 +29,13 @@ struct VerifyFailure {
 struct GpuSeen {
   std::string gpu, driver;              ///< "NVIDIA H200", "580.159.03"
   std::int64_t predicted_reserved = 0;  ///< by the replay
-  std::int64_t predicted_used = 0;      ///< by the bill: all that the GPU's memory holds
+  std::int64_t predicted_context = 0;   ///< by the GPU's declaration; NCCL's by the framework's
+  std::int64_t predicted_scratch = 0;   ///< counted before the run
+  std::int64_t predicted_used = 0;      ///< the three together
   std::int64_t used = 0;                ///< of the GPU's memory at the end, by the driver
   std::int64_t used_before = 0;         ///< likewise before the run: the context, other programs
   std::int64_t libraries = 0;           ///< used, less segments and scratch
+  std::int64_t reserved = 0;            ///< segments of the allocator, at the end
   std::int64_t scratch = 0;             ///< for what no framework declares a tensor for
   std::vector<double> seconds;          ///< by step
   double predicted_seconds = 0;         ///< of a step, without waiting for other stages
@@ -40,7 +43,9 @@ struct GpuSeen {
     std::string name;  ///< of an op or exchange
     bool backward = false;
     std::int64_t runs = 0;
-    double seconds = 0;  ///< of all runs in all steps
+    double seconds = 0;  ///< of all runs in the last step
+    /// By the time model; of collectives too where there are peers. nullopt: it has none.
+    std::optional<double> predicted{};
   };
   std::vector<Kind> kinds;  ///< the slowest first
 };
@@ -76,6 +81,7 @@ struct Verification {
   bool agrees = true;
   std::optional<VerifyFailure> failure;  ///< then `ranks` are those that came to an end
   std::optional<GpuSeen> gpu;
+  bool stopped = false;          ///< this process's rank, for another one went no further
   std::optional<LivePeak> peak;  ///< of the one rank that this process ran
   std::vector<double> losses;    ///< by step, where the device computes: the mean over its tokens
 };

@@ -67,6 +67,37 @@ int local_rank() {
   return 0;
 }
 
+std::string first_word(Wire& wire, const std::string& mine) {
+  constexpr std::int64_t kAsks = 1, kAnswer = 2;
+  const auto say = [&](int to, std::int64_t tag, const std::string& words) {
+    wire.send(to, Channel::results, tag, words.data(), words.size());
+  };
+  const auto hear = [&](int from, std::int64_t tag) {
+    std::vector<std::byte> letter;
+    if (!wire.receive(from, Channel::results, tag, letter)) return silent(wire, from);
+    return std::string(reinterpret_cast<const char*>(letter.data()), letter.size());  // NOLINT
+  };
+  if (wire.rank() != 0) {
+    say(0, kAsks, mine);
+    return hear(0, kAnswer);
+  }
+  std::string first = mine;
+  for (int r = 1; r < wire.size(); ++r) {
+    const std::string theirs = hear(r, kAsks);
+    if (first.empty()) first = theirs;
+  }
+  for (int r = 1; r < wire.size(); ++r) say(r, kAnswer, first);
+  return first;
+}
+
+std::string silent(const Wire& wire, int rank) {
+  if (wire.gone() >= 0)
+    return "the process of rank " + std::to_string(wire.gone()) +
+           " ended without a word; the other ranks were stopped";
+  return "rank " + std::to_string(rank) + " did not answer within " +
+         std::to_string(Wire::kPatience) + " seconds after the run was stopped";
+}
+
 std::variant<std::unique_ptr<Wire>, std::string> open_wire() {
   if (!by_mpi()) {
     const auto place = tcp_place();

@@ -181,8 +181,8 @@ Json page_workshop(const Workshop& shop) {
   out["recomputes"] = shop.recomputes;
   out["zeros"] = shop.zeros;
   out["seqs"] = shop.seqs;
-  out["mbs"] = shop.mbs;
-  out["own"] = {0, shop.attention, shop.recompute, shop.zero, shop.seq};
+  out["batches"] = shop.batches;
+  out["own"] = {0, shop.attention, shop.recompute, shop.zero, shop.batch, shop.seq};
   Json points = Json::array();
   for (const Workshop::Point& point : shop.points) {
     if (!point.possible) {

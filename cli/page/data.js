@@ -69,7 +69,7 @@ const stages = raw.bill
 /** A combination of the workshop's controls: model, attention, recompute, zero, seq. */
 function workshopPoint(at) {
   const shop = raw.workshop;
-  const sizes = [shop.models, shop.attentions, shop.recomputes, shop.zeros, shop.seqs].map((list) => list.length);
+  const sizes = [shop.models, shop.attentions, shop.recomputes, shop.zeros, shop.batches, shop.seqs].map((list) => list.length);
   const point = shop.points[at.reduce((sum, index, axis) => sum * sizes[axis] + index, 0)];
   if (!point) return null;
   const sums = categories.map((_, i) => (i + 2 < point.length ? shop.values[point[i + 2]] : 0));

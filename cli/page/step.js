@@ -121,7 +121,10 @@ function showStep() {
     const px = x(view.peak + 0.5), py = y(line.peak.bytes);
     svg.append(make("circle", { class: "peak-dot", cx: px, cy: py, r: 5 }));
     const before = px > (left + right) / 2;
-    svg.append(make("text", { class: "peak-label", x: px + (before ? -9 : 9), y: Math.max(py - 7, 12), "text-anchor": before ? "end" : "start" }, `peak ${bytes(line.peak.bytes)}`));
+    // Beside the peak, and below the line of the limit where the two come close.
+    const near = room > 0 && Math.abs(py - y(room)) < 24;
+    const beside = near ? Math.max(py, y(room)) + 14 : Math.max(py - 7, 12);
+    svg.append(make("text", { class: "peak-label", x: px + (before ? -9 : 9), y: beside, "text-anchor": before ? "end" : "start" }, `peak ${bytes(line.peak.bytes)}`));
     svg.append(make("line", { class: "cursor", y1: top - 6, y2: bottom + 20 }));
     place();
     return svg;

@@ -4,18 +4,18 @@
 function showWorkshop() {
   const shop = raw.workshop;
   const at = section("workshop", "Workshop", "Workshop",
-    "The same layout with another model, sequence, attention, recomputation or ZeRO. Every combination was priced by the evaluator that made the bill; only fragmentation is estimated, by the framework's factor, where the bill replays the allocator.");
+    "The same layout with another model, micro-batch, sequence, attention, recomputation or ZeRO. Every combination was priced by the evaluator that made the bill; only fragmentation is estimated, by the framework's factor, where the bill replays the allocator.");
   const state = [...shop.own];
-  const [MODEL, ATTENTION, RECOMPUTE, ZERO, SEQ] = [0, 1, 2, 3, 4];
+  const [MODEL, ATTENTION, RECOMPUTE, ZERO, BATCH, SEQ] = [0, 1, 2, 3, 4, 5];
   const activations = categories.findIndex((c) => c.name === "activations");
-  const batch = (seq) => shop.mbs * shop.seqs[seq];
+  const batch = (seq) => shop.batches[state[BATCH]] * shop.seqs[seq];
 
   const modelId = "workshop-model", tokensId = "workshop-tokens";
   const models = make("select", { id: modelId, onchange: (event) => set(MODEL, event.target.selectedIndex) }, ...shop.models.map(([name, params], i) => make("option", { selected: i === state[MODEL] }, `${name}, ${(params / 1e9).toFixed(1)} billion`)));
   const size = make("output", { for: tokensId, class: "number" });
   const range = make("input", { id: tokensId, type: "range", min: "0", max: String(shop.seqs.length - 1), step: "1", value: String(state[SEQ]), oninput: (event) => set(SEQ, Number(event.target.value)) });
   const field = (name, control) => make("div", { class: "field" }, make("span", { class: "label" }, name), control);
-  const reset = make("button", { type: "button", class: "reset", onclick: () => { state.splice(0, 5, ...shop.own); build(); show(); } }, "Back to the file's");
+  const reset = make("button", { type: "button", class: "reset", onclick: () => { state.splice(0, 6, ...shop.own); build(); show(); } }, "Back to the file's");
   const controls = make("div", { class: "controls" });
   const result = make("div", { class: "result", "aria-live": "polite" });
   const drawn = picture(draw);
@@ -29,6 +29,7 @@ function showWorkshop() {
     controls.replaceChildren(
       make("div", { class: "field" }, make("label", { class: "label", for: modelId }, "Model"), models),
       make("div", { class: "field" }, make("label", { class: "label", for: tokensId }, "Tokens a micro-batch ", size), range),
+      field("Sequences a micro-batch", choice("Sequences a micro-batch", shop.batches.map(String), state[BATCH], (i) => set(BATCH, i))),
       field("Attention", choice("Attention", shop.attentions, state[ATTENTION], (i) => set(ATTENTION, i))),
       field("Recompute", choice("Recompute", shop.recomputes, state[RECOMPUTE], (i) => set(RECOMPUTE, i))),
       field("ZeRO", choice("ZeRO stage", shop.zeros.map(String), state[ZERO], (i) => set(ZERO, i))), reset);
@@ -55,7 +56,7 @@ function showWorkshop() {
         make("ul", { class: "sums-list" }, ...categories.filter((c) => point.sums[c.index] > 0).map((c) => make("li", {}, labelled(c.index), " ", make("b", { class: "number" }, bytes(point.sums[c.index]))))));
     }
     drawn.again();
-    const at = (recompute) => shop.seqs.map((_, seq) => workshopPoint([state[MODEL], state[ATTENTION], recompute, state[ZERO], seq]));
+    const at = (recompute) => shop.seqs.map((_, seq) => workshopPoint([state[MODEL], state[ATTENTION], recompute, state[ZERO], state[BATCH], seq]));
     const lines = shop.recomputes.map((_, r) => at(r));
     details.replaceChildren(table("Activations by tokens of a micro-batch", [{ title: "Tokens", number: true }, ...shop.recomputes.map((name) => ({ title: name, number: true }))],
       shop.seqs.map((_, seq) => [grouped(batch(seq)), ...lines.map((l) => (l[seq] ? bytes(l[seq].sums[activations]) : "\u2013"))])));
@@ -64,7 +65,7 @@ function showWorkshop() {
   function draw(width) {
     const height = Math.max(220, Math.min(320, width * 0.5));
     const left = 62, right = width - 78, top = 14, bottom = height - 42;
-    const lines = shop.recomputes.map((_, r) => shop.seqs.map((_, seq) => workshopPoint([state[MODEL], state[ATTENTION], r, state[ZERO], seq])));
+    const lines = shop.recomputes.map((_, r) => shop.seqs.map((_, seq) => workshopPoint([state[MODEL], state[ATTENTION], r, state[ZERO], state[BATCH], seq])));
     const own = lines[state[RECOMPUTE]];
     const here = own[state[SEQ]];
     // Up to three times the memory: past it nothing is to be seen.
@@ -112,7 +113,7 @@ function showWorkshop() {
     svg.append(clip);
     if (here) {
       const room = here.hbm - (here.peak - here.sums[activations]);
-      if (room > 0 && room < most) svg.append(make("line", { class: "limit", x1: left, x2: right, y1: y(room), y2: y(room) }), make("text", { class: "limit-label", x: left + 4, y: y(room) - 6 }, `room for activations ${bytes(room)}`));
+      if (room > 0 && room < most) svg.append(make("line", { class: "limit", x1: left, x2: right, y1: y(room), y2: y(room) }), make("text", { class: "limit-label", x: left + 4, y: y(room) - 6 }, width > 420 ? `room for activations ${bytes(room)}` : `room ${bytes(room)}`));
       if (here.sums[activations] <= most) svg.append(make("circle", { class: "peak-dot", cx: x(state[SEQ]), cy: y(here.sums[activations]), r: 5 }));
     }
     return svg;

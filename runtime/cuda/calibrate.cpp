@@ -152,6 +152,9 @@ std::string declarations(const Calibration& c, const std::string& date) {
   out += "# Attention of this program's own kernel, TFLOP/s:\n";
   for (const Rate& r : c.attention)
     out += fmt::format("#   {:<44} {:7.1f}\n", r.what, r.per_second / 1e12);
+  if (!c.rings.empty()) out += "# Collectives over NCCL, GB/s through each GPU's link of a ring:\n";
+  for (const Rate& r : c.rings)
+    out += fmt::format("#   {:<44} {:7.1f}\n", r.what, r.per_second / 1e9);
   out += fmt::format("gpu measured{} {{\n", known ? fmt::format(" = {}", known->gpu) : "");
   out += fmt::format("  memory = {} B  reserved = {} B  sm = {}  multiprocessors = {}\n", c.memory,
                      c.reserved, c.sm, c.multiprocessors);
@@ -162,11 +165,16 @@ std::string declarations(const Calibration& c, const std::string& date) {
                      std::min(1.0, median(c.attention) / peak));
   if (c.nvlink > 0)
     out += fmt::format("  nvlink = {:.1f} GB/s  nvlink_efficiency = 1\n", c.nvlink / 1e9);
+  if (c.nic > 0) out += fmt::format("  nic = {:.2f} GB/s  nic_efficiency = 1\n", c.nic / 1e9);
   out += "}\n";
-  if (c.nvlink <= 0 && c.gpus == 1) out += "# No other GPU was there: NVLink is not measured.\n";
-  out += "# The NIC is not measured.\n";
-  return out +
-         fmt::format("cluster here {{ gpu = measured  nodes = 1  gpus_per_node = {} }}\n", c.gpus);
+  if (c.nvlink <= 0) out += "# No other GPU was there: NVLink is not measured.\n";
+  if (c.nic <= 0)
+    out +=
+        "# No other node was there: the NIC is not measured (start it with mpirun, srun or "
+        "torchrun, a "
+        "process for each GPU).\n";
+  return out + fmt::format("cluster here {{ gpu = measured  nodes = {}  gpus_per_node = {} }}\n",
+                           c.nodes, c.gpus);
 }
 
 }  // namespace plimsoll::runtime::cuda

@@ -313,6 +313,8 @@ void CudaDevice::about_to_free(const OpRun& next, ValueId input, TensorId id) {
 // --- between ranks -------------------------------------------------------------------------------
 
 void CudaDevice::begin_step(int step) {
+  times();
+  times_.clear();
   step_ = step;
   machine_.clear(loss_.at(), 8);
   states_.begin_step();

@@ -15,7 +15,7 @@
 /// GPU's memory, ops are kernels and products.
 namespace plimsoll::runtime::cuda {
 
-/// How long a kind of op took, forward or backward, over all steps.
+/// How long a kind of op took, forward or backward, over all runs since begin_step().
 struct OpTime {
   std::int64_t runs = 0;
   double seconds = 0;
@@ -49,7 +49,7 @@ class CudaDevice final : public Device {
   DryDevice& counted() { return counted_; }
   const Allocator& allocator() const { return allocator_; }
   const Scratch& scratch() const { return scratch_; }
-  /// How long things took since the last call; waits. Empty where RunOptions::times is not set.
+  /// How long things took in this step; waits. Empty where RunOptions::times is not set.
   const OpTimes& times();
   /// Called when a step's gradients are whole, before the optimizer.
   std::function<void()> with_gradients;

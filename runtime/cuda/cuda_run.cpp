@@ -6,6 +6,7 @@
 
 #include "lang/diagnostics.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/host/collectives.hpp"
 
 namespace plimsoll::runtime::cuda {
 
@@ -58,15 +59,23 @@ RankRun run_rank(const RankWorld& world, Machine& machine, Peers& peers, std::in
     run.times = device.times();
   } catch (const OutOfMemory& out) {
     fail(out.tensor, out.info.bytes, out.reserved);
+    peers.stop();
   } catch (const ScratchExhausted& out) {
     fail("scratch of a kernel", out.bytes, device.allocator().stats().reserved.now);
+    peers.stop();
+  } catch (const host::Stopped&) {
+    run.stopped = true;
+    peers.stop();
+  } catch (...) {
+    peers.stop();  // before the device's memory is freed, which waits for all work
+    throw;
   }
   run.driver.most = in_use(machine);
   run.allocator = device.allocator().stats();
-  run.scratch = device.scratch().stats().reserved.peak;
+  run.scratch = device.scratch().stats().reserved.peak + peers.scratch();
   run.scratch_used = device.scratch().stats().allocated.peak;
-  run.driver.libraries =
-      run.driver.most - run.allocator.reserved.now - device.scratch().stats().reserved.now;
+  run.driver.libraries = run.driver.most - run.allocator.reserved.now -
+                         device.scratch().stats().reserved.now - peers.scratch();
   executor.finish();
   PLIMSOLL_ASSERT(device.counted().tensors() == 0);
   return run;

@@ -26,8 +26,9 @@ struct RankRun {
   DriverMemory driver;
   std::vector<double> losses;   ///< this rank's part, scaled
   std::vector<double> seconds;  ///< by step
-  OpTimes times;
+  OpTimes times;                ///< of the last step
   std::optional<VerifyFailure> failure;
+  bool stopped = false;  ///< for another rank went no further
 };
 
 /// What a test wants to see after each step.
@@ -36,7 +37,7 @@ struct Looks {
 };
 
 /// Plays the world's steps. \a capacity: bytes that the allocator may have. Throws GpuError where
-/// the machine fails.
+/// the machine fails. Peers are told of each end that comes too early.
 RankRun run_rank(const RankWorld&, Machine&, Peers&, std::int64_t capacity, const AllocatorOptions&,
                  const Looks& = {});
 

@@ -251,6 +251,9 @@ void CudaStates::fill(const Entry& e, Array to, std::int64_t first, std::int64_t
       plus_one = plus_one || (!op.weights.empty() && op.weights[0] == e.weight && op.plus_one);
     k.scale = 0.1;
     k.shift = plus_one ? 0 : 1;
+  } else if (w.name == "D") {  // mamba2's
+    k.scale = 0.1;
+    k.shift = 1;
   } else if (w.role == Role::embedding) {
     k.divisor = std::sqrt(static_cast<double>(w.cols));
   } else if (w.dims < 2) {

@@ -2,6 +2,8 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -24,10 +26,13 @@ std::variant<Verification, std::string> verify_on(Machine& machine, const Proble
                                                   std::int64_t rank,
                                                   std::optional<std::int64_t> limit, int steps);
 
-/// The same of every rank of the layout, each a process with a GPU of its own, with NCCL between
-/// them. What comes back is whole on rank 0 alone; `ranks`: those that are set beside the bill.
-std::variant<Verification, std::string> verify_together(Machine& machine, Wire&, const Problem&,
-                                                        const Bill&,
+/// The same of every rank of the layout, each a process with a GPU of its own (which \a open gives,
+/// or throws), with NCCL between them. What comes back is whole on rank 0 alone; `ranks`: those
+/// that are set beside the bill. A rank that runs out of memory, fails or ends without a word stops
+/// the others, wherever they wait; rank 0 has the report of the first that failed.
+using OpenMachine = std::function<std::unique_ptr<Machine>()>;
+std::variant<Verification, std::string> verify_together(const OpenMachine& open, Wire&,
+                                                        const Problem&, const Bill&,
                                                         const std::vector<std::int64_t>& ranks,
                                                         std::optional<std::int64_t> limit,
                                                         int steps);

@@ -9,7 +9,7 @@
 /// everything but the machine itself can be tested where there is no GPU.
 namespace plimsoll::runtime::cuda {
 
-class EmulatedMachine final : public Machine {
+class EmulatedMachine : public Machine {
  public:
   /// \a memory: bytes that it has.
   explicit EmulatedMachine(std::int64_t memory = std::int64_t{1} << 30,
@@ -27,7 +27,10 @@ class EmulatedMachine final : public Machine {
   void clear(void* at, std::int64_t bytes) override;
   void upload(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
   void download(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
-  void wait() override {}
+  void wait() override {
+    if (look_) look_();
+  }
+  void while_waiting(std::function<void()> look) override { look_ = std::move(look); }
   int mark() override { return marks_++; }
   double seconds(int from, int to) override { return 1e-6 * (to - from); }
   void forget_marks() override { marks_ = 0; }
@@ -40,6 +43,7 @@ class EmulatedMachine final : public Machine {
   host::HostBudget budget_;
   std::int64_t launches_ = 0, workspace_ = 0;
   int marks_ = 0;
+  std::function<void()> look_;
 };
 
 }  // namespace plimsoll::runtime::cuda

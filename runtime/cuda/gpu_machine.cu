@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
+#include <chrono>
 #include <fstream>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "runtime/cuda/blas.cuh"
@@ -20,9 +22,11 @@ constexpr std::int64_t kOwnShared = 1024;
 class Stream {
  public:
   Stream() { PLIMSOLL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-  ~Stream() { cudaStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  ~Stream() {
+    if (stream_) cudaStreamDestroy(stream_);
+  }
+  Stream(Stream&& other) noexcept { std::swap(stream_, other.stream_); }
+  Stream& operator=(Stream&&) = delete;
   operator cudaStream_t() const { return stream_; }
 
  private:
@@ -64,7 +68,15 @@ class GpuDriver final : public Driver {
     PLIMSOLL_CUDA_CHECK(answer);
     return at;
   }
-  void free(void* at) override { cudaFree(at); }
+  /// It waits for all work; what waits for a peer that is no more has to end first.
+  void free(void* at) override {
+    try {
+      if (before_free) before_free();
+    } catch (...) {  // told again by whoever waits next
+    }
+    cudaFree(at);
+  }
+  std::function<void()> before_free;
   Address reserve(std::int64_t bytes) override {
     CUdeviceptr at = 0;
     PLIMSOLL_CUDA_CHECK(
@@ -175,14 +187,29 @@ class GpuMachine final : public Machine {
       PLIMSOLL_CUDA_CHECK(cudaMemsetAsync(at, 0, static_cast<std::size_t>(bytes), stream_));
   }
   void upload(void* to, const void* from, std::int64_t bytes) override {
+    if (look_) wait();  // the driver would wait, and not look
     transfer(to, from, bytes, cudaMemcpyHostToDevice);
     wait();  // the caller's memory may go
   }
   void download(void* to, const void* from, std::int64_t bytes) override {
+    if (look_) wait();
     transfer(to, from, bytes, cudaMemcpyDeviceToHost);
     wait();
   }
-  void wait() override { PLIMSOLL_CUDA_CHECK(cudaStreamSynchronize(stream_)); }
+  void wait() override {
+    while (look_) {
+      const cudaError_t answer = cudaStreamQuery(stream_);
+      if (answer == cudaSuccess) return;
+      if (answer != cudaErrorNotReady) PLIMSOLL_CUDA_CHECK(answer);
+      look_();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    PLIMSOLL_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  }
+  void while_waiting(std::function<void()> look) override {
+    look_ = std::move(look);
+    driver_.before_free = look_ ? std::function<void()>([this] { wait(); }) : nullptr;
+  }
 
   int mark() override {
     if (marks_ == events_.size()) events_.emplace_back();
@@ -198,6 +225,25 @@ class GpuMachine final : public Machine {
   }
   void forget_marks() override { marks_ = 0; }
   void* stream() override { return static_cast<cudaStream_t>(stream_); }
+  void* side_stream(int n) override {
+    while (sides_.size() <= static_cast<std::size_t>(n)) sides_.emplace_back();
+    return static_cast<cudaStream_t>(sides_[static_cast<std::size_t>(n)]);
+  }
+  void side_follows(int n) override {
+    auto* side = static_cast<cudaStream_t>(side_stream(n));
+    PLIMSOLL_CUDA_CHECK(cudaEventRecord(given_, stream_));
+    PLIMSOLL_CUDA_CHECK(cudaStreamWaitEvent(side, given_, 0));
+  }
+  std::function<bool()> side_mark(int n) override {
+    const auto event = std::make_shared<Event>();
+    PLIMSOLL_CUDA_CHECK(cudaEventRecord(*event, static_cast<cudaStream_t>(side_stream(n))));
+    return [event] {
+      const cudaError_t answer = cudaEventQuery(*event);
+      if (answer == cudaErrorNotReady) return false;
+      PLIMSOLL_CUDA_CHECK(answer);
+      return true;
+    };
+  }
 
  private:
   void transfer(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
@@ -212,6 +258,9 @@ class GpuMachine final : public Machine {
   GpuDriver driver_;
   cudaDeviceProp gpu_{};
   Stream stream_;
+  std::vector<Stream> sides_;
+  Event given_;  ///< what side_follows() waits for
+  std::function<void()> look_;
   std::optional<Blas> blas_;
   std::vector<Event> events_;
   std::size_t marks_ = 0;

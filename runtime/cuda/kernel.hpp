@@ -6,6 +6,7 @@
 
 #include "runtime/cuda/kernels_attention.hpp"
 #include "runtime/cuda/kernels_elements.hpp"
+#include "runtime/cuda/kernels_mamba.hpp"
 #include "runtime/cuda/kernels_rows.hpp"
 
 /// All kernels, and how each is launched. There is one instance of each for the GPU: whether
@@ -18,7 +19,9 @@ using Kernel =
                  PositionRows, TakeNumbers, PutNumbers, ScoreLogits, Update, NormForward, RowSums,
                  FinishSums, NormBackward, NormWeights, ColumnSums, Embed, LossRows, LossShare,
                  LossTotal, LossBackward, Squares, SumParts, Route, RouteBackward, ScaleRows,
-                 ScaleRowsBackward, RowDots, MergeBlocks, Softmax, SoftmaxBackward,
+                 ScaleRowsBackward, RowDots, MergeBlocks, MambaConvolve, MambaGate,
+                 MambaGateBackward, ScaleColumns, MambaScan, MambaScanBackward, MambaSlopes,
+                 MambaConvolveBackward, MambaConvolveWeights, Softmax, SoftmaxBackward,
                  FlashForward<float>, FlashForward<Bf16>, FlashBackwardQueries<float>,
                  FlashBackwardQueries<Bf16>, FlashBackwardKeys<float>, FlashBackwardKeys<Bf16>>;
 

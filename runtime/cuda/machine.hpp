@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -52,6 +53,9 @@ class Machine {
   virtual void upload(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void download(void* to, const void* from, std::int64_t bytes) = 0;  ///< waits
   virtual void wait() = 0;
+  /// Called again and again while the CPU waits for the GPU; it may throw, to wait no longer. So
+  /// that work which waits for a peer that is no more does not keep this rank.
+  virtual void while_waiting(std::function<void()>) {}
 
   /// A moment in the order of work; marks are numbered from 0 and forgotten by forget_marks().
   virtual int mark() = 0;
@@ -60,6 +64,14 @@ class Machine {
 
   /// The stream of work, as CUDA has it, for other libraries; nullptr: there is none.
   virtual void* stream() { return nullptr; }
+  /// Streams of work beside it, from 0. One begins when all that the stream of work was given until
+  /// side_follows() is done; nothing waits for it but whoever asks a side_mark().
+  virtual void* side_stream(int) { return nullptr; }
+  virtual void side_follows(int) {}
+  /// Tells from now on whether what the side stream has been given until now is done.
+  virtual std::function<bool()> side_mark(int) {
+    return [] { return true; };
+  }
 };
 
 }  // namespace plimsoll::runtime::cuda

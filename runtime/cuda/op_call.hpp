@@ -132,6 +132,7 @@ PLIMSOLL_CUDA_OP(combine)
 PLIMSOLL_CUDA_OP(cross_entropy)
 PLIMSOLL_CUDA_OP(input)
 PLIMSOLL_CUDA_OP(merge)
+PLIMSOLL_CUDA_OP(mamba)
 #undef PLIMSOLL_CUDA_OP
 
 }  // namespace plimsoll::runtime::cuda

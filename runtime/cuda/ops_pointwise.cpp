@@ -341,6 +341,7 @@ void merge_backward(OpCall& c) {
     case OpKind::merge:                    \
       return merge_##direction(c);         \
     case OpKind::mamba2:                   \
+      return mamba_##direction(c);         \
     case OpKind::relative_bias:            \
       break;                               \
   }                                        \

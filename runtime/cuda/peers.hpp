@@ -59,6 +59,11 @@ class Peers {
   /// To and from a rank by its number in the layout; in the order in which they are sent.
   virtual void send(Array data, std::int64_t count, std::int64_t rank, std::int64_t tag) = 0;
   virtual void receive(Array data, std::int64_t count, std::int64_t rank, std::int64_t tag) = 0;
+  /// This rank goes no further: whoever waits for it, now or later, is let go (host::Stopped), and
+  /// what this one's GPU still waits for ends.
+  virtual void stop() {}
+  /// Bytes reserved at most for what is on its way.
+  virtual std::int64_t scratch() const { return 0; }
 };
 
 /// The ranks of each of a rank's groups, by Bond.

@@ -74,7 +74,6 @@ std::string why_not_on_cuda(const Problem& p, const Layout& l) {
     return why;
   }
   for (const Op& op : p.program->ops) {
-    if (op.kind == OpKind::mamba2) return "the device 'cuda' does not compute mamba2 yet";
     if (op.kind == OpKind::attention && (op.q_width > 256 || op.v_width > 256))
       return "the device 'cuda' has no attention for heads wider than 256";
   }

@@ -1,4 +1,4 @@
-#The device `cuda`: where a toolkit is found, runtime / cuda/*.cu are built into the runtime; elsewhere
+# The device `cuda`: where a toolkit is found, runtime/cuda/*.cu are built into the runtime; elsewhere
 # runtime/cuda/without_toolkit.cpp answers in their place and says so. Driver, cuBLASLt and NCCL are
 # not linked: the program starts on a machine without them and says what it misses when asked for.
 set(PLIMSOLL_CUDA_VERSION "none")

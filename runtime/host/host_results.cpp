@@ -2,6 +2,8 @@
 // Copyright The Plimsoll Authors
 #include "runtime/host/host_results.hpp"
 
+#include <fmt/format.h>
+
 #include <string>
 
 #include "runtime/parcel.hpp"
@@ -79,6 +81,7 @@ void bring_together(Wire& wire, HostWorld& world, std::vector<std::vector<double
     p.put_all(losses[self]);
     put_result(p, run.ranks[self]);
     put_failure(p, run.failure);
+    p.put_all(run.trouble);
     put_tensors(p, world.gradients);
     put_tensors(p, world.parameters);
     wire.send(0, Channel::results, 0, p.bytes().data(), p.bytes().size());
@@ -86,11 +89,18 @@ void bring_together(Wire& wire, HostWorld& world, std::vector<std::vector<double
   }
   for (int rank = 1; rank < wire.size(); ++rank) {
     std::vector<std::byte> bytes;
-    wire.receive(rank, Channel::results, 0, bytes);
+    if (!wire.receive(rank, Channel::results, 0, bytes)) {
+      if (run.trouble.empty()) run.trouble = silent(wire, rank);
+      continue;
+    }
     Parcel p(std::move(bytes));
     p.take_all(losses[static_cast<std::size_t>(rank)]);
     take_result(p, run.ranks[static_cast<std::size_t>(rank)]);
     take_failure(p, run.failure);
+    std::string trouble;
+    p.take_all(trouble);
+    if (!trouble.empty() && run.trouble.empty())
+      run.trouble = fmt::format("rank {} failed: {}", rank, trouble);
     take_tensors(p, world.gradients);
     take_tensors(p, world.parameters);
   }

@@ -135,6 +135,16 @@ void run_rank(HostWorld& world, std::int64_t rank, Outcome& outcome) {
   result.left = device.live_tensors();
 }
 
+std::string words_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an unknown error";
+  }
+}
+
 /// Losses of a step are parts that ranks have.
 void sum_losses(const HostWorld& world, Outcome& outcome) {
   for (std::size_t step = 0; step < static_cast<std::size_t>(world.options.steps); ++step) {
@@ -155,9 +165,11 @@ HostRun run_on_host(const Problem& p, const Layout& l, const HostOptions& option
   if (wire) {
     PLIMSOLL_ASSERT(wire->size() == world.ranks());
     run_rank(world, wire->rank(), outcome);
-    if (outcome.error) std::rethrow_exception(outcome.error);
+    if (outcome.error) outcome.run.trouble = words_of(outcome.error);
     bring_together(*wire, world, outcome.losses, outcome.run);
     if (wire->rank() != 0) return std::move(outcome.run);
+    if (outcome.error) std::rethrow_exception(outcome.error);
+    if (!outcome.run.trouble.empty()) return std::move(outcome.run);
   } else {
     std::vector<std::thread> threads;
     for (std::int64_t rank = 0; rank < world.ranks(); ++rank)

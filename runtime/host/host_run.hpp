@@ -32,6 +32,9 @@ struct HostRun {
   std::vector<double> losses;  ///< mean over the tokens of a step, by step
   std::vector<HostRankResult> ranks;
   std::optional<HostFailure> failure;  ///< of the ranks that ran out, the first by number
+  /// Where ranks are processes: what went wrong with one of them other than memory, in words; then
+  /// the rest is worth nothing.
+  std::string trouble;
   /// By step: gradients before they are clipped, and parameters after the update.
   std::vector<WholeTensors> gradients, parameters;
 };
@@ -43,7 +46,7 @@ std::string why_not_on_host(const Problem&, const Layout&);
 Int128 bytes_on_host(const Problem&, const Layout&);
 
 /// Throws InternalError where why_not_on_host() has a reason, or a rank fails for another one than
-/// memory.
+/// memory. In each case the other ranks end as soon as they wait for it.
 /// \a wire: this process is one rank, and what comes back is whole on rank 0 alone.
 HostRun run_on_host(const Problem&, const Layout&, const HostOptions&, Wire* wire = nullptr);
 

@@ -69,7 +69,10 @@ std::variant<Verification, std::string> verify_host(const Problem& p, const Bill
   options.total_capacity = most;
   options.capacities = shares(p, l, options.allocator, most);
   const HostRun run = run_on_host(p, l, options, wire);
-  if (wire && wire->rank() != 0) return Verification{};
+  if (wire && wire->rank() != 0) {
+    if (wire->gone() == 0) return silent(*wire, 0);
+    return Verification{};
+  }
   Verification result;
   if (run.failure) {
     const HostFailure& f = *run.failure;
@@ -79,6 +82,7 @@ std::variant<Verification, std::string> verify_host(const Problem& p, const Bill
         VerifyFailure{f.rank, f.tensor, f.bytes, f.at, f.live, f.reserved, f.categories};
     return result;
   }
+  if (!run.trouble.empty()) return run.trouble;
   std::vector<Observation> seen;
   for (const std::int64_t rank : ranks) {
     const HostRankResult& r = run.ranks.at(static_cast<std::size_t>(rank));

@@ -5,12 +5,14 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <deque>
 #include <list>
 #include <map>
 #include <stdexcept>
+#include <thread>
 #include <tuple>
 
 #include "runtime/wire.hpp"
@@ -39,9 +41,11 @@ class MpiWire final : public Wire {
     MPI_Request all = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &all);
     for (int done = 0; !done || !outgoing_.empty();) {
-      read_one(false);
+      if (!read_one(false)) rest();
       sweep();
       if (!done) MPI_Test(&all, &done, MPI_STATUS_IGNORE);
+      // A rank that hangs would keep all: without a finalize mpirun ends whoever is left.
+      if (!done && out_of_patience()) return;
     }
     while (read_one(false)) {
     }
@@ -69,7 +73,8 @@ class MpiWire final : public Wire {
     auto& box = boxes_[{from, static_cast<std::int32_t>(channel), tag}];
     while (box.empty()) {
       if (stopped_ && channel != Channel::results) return false;
-      read_one(true);
+      if (!read_one(!stopped_)) rest();
+      if (box.empty() && out_of_patience()) return false;
     }
     message = std::move(box.front());
     box.pop_front();
@@ -78,17 +83,29 @@ class MpiWire final : public Wire {
 
   void stop() override {
     if (stopped_) return;
-    stopped_ = true;
+    be_stopped();
     for (int r = 0; r < size_; ++r)
       if (r != rank_) send(r, Channel::stop, 0, nullptr, 0);
   }
-  bool stopped() const override { return stopped_; }
+  bool stopped() override {
+    while (!stopped_ && read_one(false)) {
+    }
+    return stopped_;
+  }
 
  private:
   struct Outgoing {
     std::vector<std::byte> bytes;
     MPI_Request request = MPI_REQUEST_NULL;
   };
+
+  using Clock = std::chrono::steady_clock;
+  void be_stopped() {
+    if (!stopped_) until_ = Clock::now() + std::chrono::seconds(kPatience);
+    stopped_ = true;
+  }
+  bool out_of_patience() const { return stopped_ && Clock::now() > until_; }
+  static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
   /// Files whatever comes next under who sent it and what it is.
   bool read_one(bool wait) {
@@ -107,7 +124,7 @@ class MpiWire final : public Wire {
     Header header{};
     std::memcpy(&header, bytes.data(), sizeof header);
     if (header.channel == static_cast<std::int32_t>(Channel::stop)) {
-      stopped_ = true;
+      be_stopped();
       return true;
     }
     bytes.erase(bytes.begin(), bytes.begin() + sizeof header);
@@ -124,6 +141,7 @@ class MpiWire final : public Wire {
 
   int rank_ = 0, size_ = 1;
   bool stopped_ = false;
+  Clock::time_point until_;  ///< of patience, in a run that was stopped
   std::list<Outgoing> outgoing_;
   std::map<std::tuple<int, std::int32_t, std::int64_t>, std::deque<std::vector<std::byte>>> boxes_;
 };

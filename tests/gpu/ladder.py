@@ -42,7 +42,7 @@ def row(plan, layout, answer):
 
 def main():
     plimsoll, results, table, failed = sys.argv[1], {}, [], 0
-    head = ["run", "predicted", "allocated", "diff B", "replayed", "reserved", "bill", "driver", "scratch",
+    head = ["run", "predicted", "allocated", "diff B", "replayed", "reserved", "expected", "driver", "scratch",
             "time model s", "step s"]
     for plan, layout in runs():
         try:
@@ -55,13 +55,13 @@ def main():
         except subprocess.TimeoutExpired:
             answer, failed = None, failed + 1
         results[f"{plan.stem} {layout}"] = answer
+        if len(sys.argv) > 2:  # now, for time may run out
+            pathlib.Path(sys.argv[2]).write_text(json.dumps(results, indent=1), encoding="utf-8")
         table.append(row(plan, layout, answer))
         print(" | ".join(table[-1]), flush=True)
     print("\nGiB | " + " | ".join(head[1:]))
     for line in table:
         print(" | ".join(line))
-    if len(sys.argv) > 2:
-        pathlib.Path(sys.argv[2]).write_text(json.dumps(results, indent=1), encoding="utf-8")
     return 1 if failed else 0
 
 

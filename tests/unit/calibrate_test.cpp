@@ -71,3 +71,43 @@ TEST_CASE("calibrate: the planner uses the declarations", "[cuda]") {
     CHECK(p.bill.hbm_bytes == Int128{150000000000});
   }
 }
+
+TEST_CASE("calibrate: who shares a machine", "[cuda]") {
+  using List = std::vector<std::vector<std::int64_t>>;
+  const auto one = runtime::cuda::nodes_of({"a", "a", "a"});
+  CHECK(one.inside == List{{0, 1, 2}});
+  CHECK(one.across.empty());
+  // In whatever order ranks are placed; of a node with more ranks the last ones have no partner.
+  const auto two = runtime::cuda::nodes_of({"a", "b", "a", "b", "b"});
+  CHECK(two.inside == List{{0, 2}, {1, 3, 4}});
+  CHECK(two.across == List{{0, 1}, {2, 3}});
+}
+
+TEST_CASE("calibrate: links that were measured are declared", "[cuda]") {
+  runtime::cuda::Calibration c;
+  c.gpu = "NVIDIA H200";
+  c.driver = "580.1";
+  c.memory = 150000000000;
+  c.bandwidth = 4.3e12;
+  c.sm = 90;
+  c.multiprocessors = 132;
+  c.products = {{"8 x 8 x 8", 7e14}};
+  c.attention = {{"causal", 4e14}};
+  c.gpus = 8;
+  c.nodes = 2;
+  c.nvlink = 3.7e11;
+  c.nic = 4.6e10;
+  c.rings = {{"within a node, 8 ranks, all-gather of 256 MiB", 3.7e11}};
+  const std::string text = runtime::cuda::declarations(c, "2026-11-30");
+  INFO(text);
+  CHECK(text.find("all-gather of 256 MiB") != std::string::npos);
+  const test::Priced p = test::price(text +
+                                     "train run { model = llama3_8b  cluster = here  framework = "
+                                     "megatron  seq = 8Ki  batch = 16 }\n"
+                                     "layout one { tp = 2  pp = 4 }\n");
+  const Gpu& measured = p.problem->cluster->pools.front().gpu;
+  CHECK(measured.nvlink == Rational(370000000000));
+  CHECK(measured.nic == Rational(46000000000));
+  CHECK(p.problem->cluster->pools.front().gpus_per_node == 8);
+  CHECK(p.problem->cluster->pools.front().nodes == std::vector<std::int64_t>{2});
+}

@@ -6,9 +6,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "runtime/cuda/cuda_verify.hpp"
+#include "runtime/cuda/idle_machine.hpp"
 #include "tests/unit/cuda_case.hpp"
 
 using namespace plimsoll;
@@ -58,17 +60,13 @@ class Watched final : public Backing {
   Address base_;
 };
 
-class IdleMachine final : public cuda::Machine {
+class WatchedMachine final : public cuda::IdleMachine {
  public:
-  cuda::GpuFacts facts() const override { return {132, 227 * 1024, 90}; }
-  std::string name() const override { return "idle"; }
-  std::string driver() const override { return "none"; }
-  cuda::MemoryFacts memory() const override { return {150'000'000'000, 150'000'000'000}; }
   std::unique_ptr<Backing> backing(std::int64_t capacity) override {
-    return std::make_unique<Watched>(150'000'000'000, capacity, held_);
+    return std::make_unique<Watched>(kMemory, capacity, held_);
   }
   void launch(const cuda::Kernel& kernel) override {
-    cuda::launch_shape(kernel, facts());
+    IdleMachine::launch(kernel);
     ++launches;
   }
   void multiply(const cuda::Product& p) override {
@@ -92,12 +90,8 @@ class IdleMachine final : public cuda::Machine {
   void upload(void* to, const void*, std::int64_t bytes) override { check(to, bytes); }
   void download(void* to, const void* from, std::int64_t bytes) override {
     check(from, bytes);
-    std::memset(to, 0, static_cast<std::size_t>(bytes));
+    IdleMachine::download(to, from, bytes);
   }
-  void wait() override {}
-  int mark() override { return marks_++; }
-  double seconds(int, int) override { return 1e-6; }
-  void forget_marks() override { marks_ = 0; }
 
   std::int64_t launches = 0, products = 0, copied = 0, workspace = 0;
   double flops = 0;
@@ -122,7 +116,6 @@ class IdleMachine final : public cuda::Machine {
     CHECKED(at + bytes <= segment->first + segment->second);
   }
   std::map<Address, std::int64_t> held_;
-  int marks_ = 0;
 };
 
 std::string ladder_file(const std::string& name) {
@@ -149,7 +142,7 @@ TEST_CASE("cuda ladder: the runs of tests/gpu/run.sh, at full size on a machine 
         std::tuple{"6_one_layer.plan", "whole", 2.0}}) {
     INFO(file << ", " << layout);
     const Priced p = price(ladder_file(file), layout);
-    IdleMachine machine;
+    WatchedMachine machine;
     const std::int64_t rank = chosen_ranks(p.bill, {}).front();
     const auto ran = cuda::verify_on(machine, *p.problem, p.bill, rank, std::nullopt, 2);
     if (const auto* why = std::get_if<std::string>(&ran)) FAIL(*why);
@@ -161,5 +154,16 @@ TEST_CASE("cuda ladder: the runs of tests/gpu/run.sh, at full size on a machine 
     CHECK(machine.products > 0);
     INFO("scratch " << v.gpu->scratch / 1e9 << " GB");
     CHECK(static_cast<double>(v.gpu->scratch) <= most_scratch * 1e9);
+    // All but what a context takes is counted before the run.
+    CHECK(v.gpu->scratch == v.gpu->predicted_scratch);
+    CHECK(v.gpu->predicted_used ==
+          v.gpu->predicted_context + v.ranks.at(0).reserved + v.gpu->scratch);
+    std::set<std::string> timed;
+    for (const auto& k : v.gpu->kinds)
+      if (k.predicted && *k.predicted > 0) timed.insert(k.name);
+    for (const char* kind : {"linear", "attention", "optimizer"}) {
+      INFO(kind);
+      CHECK(timed.contains(kind));
+    }
   }
 }

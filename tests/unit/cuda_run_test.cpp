@@ -83,3 +83,19 @@ TEST_CASE("cuda run: decoders of every family", "[cuda]") {
                   {{1, ""}, {2, "tp = 2"}, {4, "tp = 4  sp = true"}});
   }
 }
+
+TEST_CASE("cuda run: mamba2 beside attention", "[cuda]") {
+  const std::string hybrid =
+      "model tiny {\n  x = embedding(32, 16)\n  repeat 2 {\n"
+      "    x = x + mamba2(rmsnorm(x), heads = 4, head_dim = 4, state = 3, groups = 2)\n"
+      "    x = x + gqa(rmsnorm(x), 4, 2, 4)\n  }\n"
+      "  loss = cross_entropy(linear(rmsnorm(x), 32, split = column, name = head))\n}";
+  check_on_cuda({hybrid, ""}, {{1, ""},
+                               {2, "tp = 2"},
+                               {2, "tp = 2  sp = true"},
+                               {4, "pp = 2  zero = 1"},
+                               {2, "zero = 3"},
+                               {1, "recompute = full"}});
+  // Longer than the stretches whose states a scan holds: two whole ones and a half.
+  check_on_cuda({hybrid, "", 4, 160}, {{1, ""}, {2, "tp = 2  sp = true"}});
+}
