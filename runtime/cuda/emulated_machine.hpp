@@ -34,7 +34,9 @@ class EmulatedMachine : public Machine {
   int mark() override { return marks_++; }
   double seconds(int from, int to) override { return 1e-6 * (to - from); }
   void forget_marks() override { marks_ = 0; }
+  LibraryAttention* attention() override { return library; }
 
+  LibraryAttention* library = nullptr;  ///< a test's own
   std::int64_t launches() const { return launches_; }
   std::int64_t workspace() const { return workspace_; }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <thread>
@@ -158,6 +159,8 @@ class GpuMachine final : public Machine {
  public:
   explicit GpuMachine(int gpu) : driver_(gpu) {
     PLIMSOLL_CUDA_CHECK(cudaGetDeviceProperties(&gpu_, gpu));
+    const char* attention = std::getenv("PLIMSOLL_ATTENTION");
+    if (attention && std::string(attention) == "cudnn") attention_ = cudnn_attention(stream());
   }
   GpuFacts facts() const override {
     // Less what a team's sums take of it.
@@ -224,6 +227,7 @@ class GpuMachine final : public Machine {
     return milliseconds / 1000.0;
   }
   void forget_marks() override { marks_ = 0; }
+  LibraryAttention* attention() override { return attention_.get(); }
   void* stream() override { return static_cast<cudaStream_t>(stream_); }
   void* side_stream(int n) override {
     while (sides_.size() <= static_cast<std::size_t>(n)) sides_.emplace_back();
@@ -258,6 +262,7 @@ class GpuMachine final : public Machine {
   GpuDriver driver_;
   cudaDeviceProp gpu_{};
   Stream stream_;
+  std::unique_ptr<LibraryAttention> attention_;
   std::vector<Stream> sides_;
   Event given_;  ///< what side_follows() waits for
   std::function<void()> look_;

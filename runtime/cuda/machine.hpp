@@ -9,6 +9,7 @@
 
 #include "runtime/backing.hpp"
 #include "runtime/cuda/kernel.hpp"
+#include "runtime/cuda/library_attention.hpp"
 
 /// What the device `cuda` asks of a GPU: memory, one stream of work in order, products of matrices,
 /// time. The GPU's is gpu_machine.cu; the unit tests run the same device over emulated_machine.hpp,
@@ -61,6 +62,9 @@ class Machine {
   virtual int mark() = 0;
   virtual double seconds(int from, int to) = 0;
   virtual void forget_marks() = 0;
+
+  /// A library's attention, where one was asked for; nullptr: kernels do it.
+  virtual LibraryAttention* attention() { return nullptr; }
 
   /// The stream of work, as CUDA has it, for other libraries; nullptr: there is none.
   virtual void* stream() { return nullptr; }

@@ -47,6 +47,67 @@ void launch_tiled(OpCall& c, K k, const Attention& a) {
   c.machine.launch(k);
 }
 
+/// Can it be put to a library, whose masks are no more than causal?
+bool is_plain(const Attention& a) {
+  const bool one_run = a.q_positions.count == 1 && a.k_positions.count == 1 &&
+                       a.q_positions.first[0] == a.k_positions.first[0];
+  return a.cap <= 0 && a.window == 0 && a.chunk == 0 && !a.alibi && !a.sinks.there() &&
+         (!a.causal || (one_run && a.queries == a.keys));
+}
+
+/// Between our order of log-sums (queries, sequences, heads) and a library's (sequences, heads,
+/// queries).
+void turn_sums(OpCall& c, const Attention& a, Array from, Array to, bool to_library) {
+  Move m;
+  m.from = from;
+  m.to = to;
+  m.rows = a.queries;
+  m.groups = a.sequences * a.heads;
+  m.length = 1;
+  (to_library ? m.from_row : m.to_row) = a.sequences * a.heads;
+  (to_library ? m.from_group : m.to_group) = 1;
+  (to_library ? m.to_row : m.from_row) = 1;
+  (to_library ? m.to_group : m.from_group) = a.queries;
+  c.machine.launch(m);
+}
+
+/// Scratch for the time of a call.
+struct CallSpace {
+  OpCall& c;
+  std::vector<Room> rooms{};
+  Space space() {
+    return [this](std::int64_t bytes) { return rooms.emplace_back(c.scratch, bytes).at(); };
+  }
+};
+
+bool library_forward(OpCall& c, const Attention& a, Array output, float* lse) {
+  LibraryAttention* library = c.machine.attention();
+  if (!library || c.number != Number::bf16 || !is_plain(a)) return false;
+  const Buffer sums(c, q_rows(a) * a.heads, Number::fp32);
+  CallSpace call{c};
+  if (!library->forward(a, output, static_cast<float*>(sums.array().at), call.space()))
+    return false;
+  if (lse) turn_sums(c, a, sums, {lse, Number::fp32}, false);
+  return true;
+}
+
+bool library_backward(OpCall& c, const Attention& a, const float* lse) {
+  LibraryAttention* library = c.machine.attention();
+  if (!library || c.number != Number::bf16 || !is_plain(a)) return false;
+  const std::int64_t rows = q_rows(a) * a.heads;
+  const Buffer sums(c, rows, Number::fp32);
+  turn_sums(c, a, {const_cast<float*>(lse), Number::fp32}, sums, true);  // NOLINT: it is read
+  const Buffer dq(c, c.in(0).count()), dk(c, c.in(1).count()), dv(c, c.in(2).count());
+  CallSpace call{c};
+  if (!library->backward(a, c.output, c.output_gradient, static_cast<const float*>(sums.array().at),
+                         dq, dk, dv, call.space()))
+    return false;
+  put(c, dq, c.dx(0), c.in(0).count());
+  put(c, dk, c.dx(1), c.in(1).count());
+  put(c, dv, c.dx(2), c.in(2).count());
+  return true;
+}
+
 void flash_forward(OpCall& c, const Attention& a, Array output, float* lse) {
   if (c.number == Number::bf16)
     launch_tiled(c, FlashForward<Bf16>{a, output, lse, {}}, a);
@@ -344,6 +405,7 @@ void attention_forward(OpCall& c) {
   if (!c.world.facts.flash) return unfused_forward(c, a);
   auto* lse = c.part_as<float>("lse");
   if (c.shapes().cp > 1) return ring_forward(c, a, c.output, lse);
+  if (library_forward(c, a, c.output, lse)) return;
   flash_forward(c, a, c.output, lse);
 }
 
@@ -366,6 +428,7 @@ void attention_backward(OpCall& c) {
   saved.doutput = c.output_gradient;
   saved.lse = c.part_as<float>("lse");
   if (!c.output || !saved.lse) saved_too_little(c);
+  if (c.shapes().cp == 1 && library_backward(c, a, saved.lse)) return;
   const std::int64_t rows = q_rows(a) * a.heads;
   const Buffer dots(c, rows, Number::fp32);
   saved.dots = static_cast<const float*>(dots.array().at);

@@ -3,6 +3,8 @@
 
 // The device cuda in the numbers that GPUs are rented for, and on what real stacks keep.
 
+#include <atomic>
+
 #include "tests/unit/cuda_case.hpp"
 
 using namespace plimsoll;
@@ -71,4 +73,73 @@ TEST_CASE("cuda run: what each framework keeps is enough", "[cuda]") {
         CHECK(rounded.losses[step] == Approx(expected.losses[step]).epsilon(0.01));
     }
   }
+}
+
+namespace {
+
+/// A library's attention, by our own kernels: sums in its order, gradients put where it is told.
+class PlayedAttention final : public cuda::LibraryAttention {
+ public:
+  std::atomic<int> forwards = 0, backwards = 0;
+
+  bool forward(const cuda::Attention& a, cuda::Array output, float* sums,
+               const cuda::Space& space) override {
+    ++forwards;
+    auto* ours = static_cast<float*>(space(a.queries * a.sequences * a.heads * 4));
+    cuda::EmulatedMachine().launch(cuda::FlashForward<cuda::Bf16>{a, output, ours, {16, 16}});
+    turn(a, [&](std::int64_t mine, std::int64_t theirs) { sums[theirs] = ours[mine]; });
+    return true;
+  }
+  bool backward(const cuda::Attention& a, cuda::Array output, cuda::Array doutput,
+                const float* sums, cuda::Array dq, cuda::Array dk, cuda::Array dv,
+                const cuda::Space& space) override {
+    ++backwards;
+    const std::int64_t rows = a.queries * a.sequences * a.heads;
+    auto *lse = static_cast<float*>(space(rows * 4)), *dots = static_cast<float*>(space(rows * 4));
+    turn(a, [&](std::int64_t mine, std::int64_t theirs) { lse[mine] = sums[theirs]; });
+    cuda::EmulatedMachine machine;
+    machine.launch(cuda::RowDots{output, doutput, dots, rows, a.v_width});
+    const cuda::FlashSaved saved{a, doutput, lse, dots};
+    machine.launch(cuda::FlashBackwardQueries<cuda::Bf16>{saved, dq, {}, false, {16, 16}});
+    machine.launch(cuda::FlashBackwardKeys<cuda::Bf16>{saved, dk, dv, false, false, {16, 16}});
+    return true;
+  }
+
+ private:
+  template <class F>
+  static void turn(const cuda::Attention& a, F f) {
+    for (std::int64_t q = 0; q < a.queries; ++q)
+      for (std::int64_t b = 0; b < a.sequences; ++b)
+        for (std::int64_t h = 0; h < a.heads; ++h)
+          f((q * a.sequences + b) * a.heads + h, (b * a.heads + h) * a.queries + q);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("cuda run: attention by a library, where its masks do", "[cuda]") {
+  for (const auto& [more, used] :
+       {std::pair{"", true}, std::pair{"window = 4  period = 2", true},
+        std::pair{"sinks = true", false}, std::pair{"softcap = 5", false}}) {
+    INFO(more);
+    const Case c{
+        std::string("model tiny = decoder { layers = 2  hidden = 16  heads = 4  kv_heads = "
+                    "2  ffn = 24  vocab = 32  ") +
+            more + " }",
+        ""};
+    const Priced p = priced(c, 2, "tp = 2  mbs = 2", "plain", "bf16");
+    const HostRun expected = run_emulated(p);
+    PlayedAttention library;
+    const HostRun found = run_emulated(
+        p, options(), [&](cuda::EmulatedMachine& machine) { machine.library = &library; });
+    CHECK((library.forwards > 0) == used);
+    CHECK((library.backwards > 0) == used);
+    CHECK(found.losses == expected.losses);
+    CHECK(found.gradients == expected.gradients);
+    CHECK(found.parameters == expected.parameters);
+  }
+  PlayedAttention library;
+  const Priced p = priced(kLlama, 2, "cp = 2", "plain", "bf16");
+  run_emulated(p, options(), [&](cuda::EmulatedMachine& machine) { machine.library = &library; });
+  CHECK(library.forwards == 0);
 }

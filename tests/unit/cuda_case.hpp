@@ -120,8 +120,9 @@ class ThreadPeers final : public cuda::Peers {
   std::vector<ThreadCircle> circles_;
 };
 
-/// All ranks of a layout on emulated GPUs, as a host's run.
-inline HostRun run_emulated(const Priced& p, const HostOptions& o = options()) {
+/// All ranks of a layout on emulated GPUs, as a host's run. \a prepare: what each is given.
+inline HostRun run_emulated(const Priced& p, const HostOptions& o = options(),
+                            const std::function<void(cuda::EmulatedMachine&)>& prepare = {}) {
   REQUIRE(cuda::why_not_on_cuda(*p.problem, p.layout) == "");
   HostWorld world(*p.problem, p.layout, o);  // for its meetings
   HostRun run;
@@ -143,6 +144,7 @@ inline HostRun run_emulated(const Priced& p, const HostOptions& o = options()) {
         c.clip_norm = o.clip_norm;
         const cuda::RankWorld mine(*p.problem, p.layout, rank, c);
         cuda::EmulatedMachine machine;
+        if (prepare) prepare(machine);
         ThreadPeers peers(world, rank);
         cuda::Looks looks;
         const auto note = [&](std::vector<WholeTensors>& all) {
