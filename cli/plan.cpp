@@ -138,7 +138,7 @@ Outcome plan(const Options& options, const Terminal& terminal) {
         how.budget = options.budget;
         const auto begun = Clock::now();
         Progress progress(terminal.progress);
-        progress.say("searching");
+        progress.say("searching", "; Ctrl-C ends it with the best so far");
         how.stop = [&] {
           progress.tick();
           return interrupted != 0 ||

@@ -29,8 +29,25 @@ void Progress::tick() {
   last_ = now;
   drawn_ = true;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(last_ - begun_).count();
-  write_all(STDERR_FILENO, fmt::format("{}plimsoll: {}, {} s; Ctrl-C ends it with the best so far",
-                                       kClear, what_, seconds));
+  write_all(STDERR_FILENO, fmt::format("{}plimsoll: {}, {} s{}", kClear, what_, seconds, note_));
+}
+
+Watched::Watched(bool on_terminal, std::string what) : progress_(on_terminal) {
+  progress_.say(std::move(what));
+  if (!on_terminal) return;
+  drawer_ = std::thread([this] {
+    std::unique_lock held(lock_);
+    while (!changed_.wait_for(held, kBetween, [this] { return done_; })) progress_.tick();
+  });
+}
+
+Watched::~Watched() {
+  {
+    const std::lock_guard held(lock_);
+    done_ = true;
+  }
+  changed_.notify_one();
+  if (drawer_.joinable()) drawer_.join();
 }
 
 }  // namespace plimsoll::cli

@@ -5,6 +5,7 @@
 
 #include "cli/command.hpp"
 #include "cli/problem.hpp"
+#include "cli/progress.hpp"
 #include "lang/module.hpp"
 #include "planner/report_bill.hpp"
 #include "runtime/cuda/cuda_verify.hpp"
@@ -84,7 +85,11 @@ Outcome verify(const Options& options, const Terminal& terminal) {
                   return user_error(*why, "start it without mpirun: ranks are threads then");
                 wire = std::get<std::unique_ptr<runtime::Wire>>(std::move(opened));
               }
-              auto ran = run_on_device(options, problem, bill, options.ranks, wire.get());
+              auto ran = [&] {
+                const Watched watched(terminal.progress && (!wire || wire->rank() == 0),
+                                      "running the steps");
+                return run_on_device(options, problem, bill, options.ranks, wire.get());
+              }();
               // Rank 0 speaks for all, unless it is gone.
               if (wire && wire->rank() != 0 && wire->gone() != 0) return {kDone, "", ""};
               if (auto* cannot = std::get_if<Outcome>(&ran)) return std::move(*cannot);

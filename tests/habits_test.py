@@ -44,6 +44,12 @@ int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* m) { m[0] = 150754
 int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) { *major = 9; *minor = 0; return 0; }
 """
 
+# Seconds of steps: all ranks of a large job, one after the other.
+LONG_STEPS = """cluster pod { gpu = h100_sxm  nodes = 128  gpus_per_node = 8 }
+train run { model = llama3_405b  cluster = pod  seq = 8Ki  batch = 1024 }
+layout l { tp = 8  pp = 16  zero = 1  mbs = 1 }
+"""
+
 
 def run(*arguments, env=None, cwd=None):
     done = subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, env=env, cwd=cwd)
@@ -211,6 +217,10 @@ class Terminal(unittest.TestCase):
             _, _, err = run("plan", endless, "--timeout", "4s")
             self.assertNotIn("searching", err)
             self.assertNotIn("searching", on_terminal([PROGRAM, "plan", str(endless), "--timeout", "4s"], 60, {"TERM": "dumb"}))
+            long = pathlib.Path(folder, "long.plan")
+            long.write_text(LONG_STEPS)
+            text = on_terminal([PROGRAM, "verify", str(long), "--ranks", "all"], 120, stop=lambda text: "running the steps, 2 s" in text)
+            self.assertIn("plimsoll: running the steps, 2 s", text)
         # Short work says nothing.
         self.assertNotIn("\x1b[K", on_terminal([PROGRAM, "bill", str(EXAMPLE), "--layout", "hand"], 60))
 
