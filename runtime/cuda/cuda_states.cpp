@@ -7,108 +7,43 @@
 #include <set>
 
 #include "lang/diagnostics.hpp"
-#include "runtime/host/host_states.hpp"
 
 namespace plimsoll::runtime::cuda {
 
 using host::stored_as;
 
 CudaStates::CudaStates(const RankWorld& world, Machine& machine, Scratch& scratch, Peers& peers)
-    : world_(world), machine_(machine), scratch_(scratch), peers_(peers) {
-  families_[experts].shard = Bond::expert_shard;
-  families_[experts].replicas = Bond::expert_replicas;
-  const Program& p = *world.problem.program;
-  const std::set<WeightId> here = host::weights_on(p, world.plan);
-  for (const PlannedChunk& chunk : world.plan.chunks)
-    for (const PlannedSegment& s : chunk.segments) {
-      const Segment& segment = p.segments[s.segment];
-      for (OpId o = segment.first_op; o < segment.first_op + segment.op_count; ++o)
-        for (const WeightId w : p.ops[o].weights)
-          if (const WeightId owner = stored_as(p, w); w == owner || !here.count(owner))
-            add_entry(w, s.segment);
-    }
+    : world_(world),
+      machine_(machine),
+      scratch_(scratch),
+      peers_(peers),
+      families_(world.problem, world.plan, world.shapes, world.ties) {
+  families_[host::experts].shard = Bond::expert_shard;
+  families_[host::experts].replicas = Bond::expert_replicas;
   square_ = Room(scratch, (1 + Squares::kParts) * 8);
   for (Family& f : families_) {
     std::int64_t at = 0;
-    std::map<std::uint32_t, std::int64_t> in_segment;
+    std::map<std::uint32_t, std::int64_t> in_segment, shares;
     for (Entry& e : f.entries) {
       if (e.trained < 0) continue;
+      e.in_segment = in_segment[e.segment];
+      in_segment[e.segment] += e.count;
       e.share_at = at;
-      e.share_in_segment = in_segment[e.segment];
+      e.share_in_segment = shares[e.segment];
       at += share(f, e).count;
-      in_segment[e.segment] += share(f, e).count;
+      shares[e.segment] += share(f, e).count;
     }
   }
-}
-
-void CudaStates::add_entry(WeightId w, std::uint32_t segment) {
-  const Program& p = *world_.problem.program;
-  const WeightId owner = stored_as(p, w);
-  if (entry_of_.count(owner)) return;
-  const FamilyKind kind = w != owner ? tied : p.weights[owner].experts != kNone ? experts : dense;
-  Family& f = families_[kind];
-  Entry e;
-  e.weight = owner;
-  e.segment = segment;
-  e.offset = f.count;
-  e.count = world_.shapes.weights[owner].count();
-  e.tied_across = world_.ties.count(owner) > 0;
-  f.count += e.count;
-  if (world_.problem.inventory.facts.trained[w]) {
-    e.trained = f.trained;
-    f.trained += e.count;
-    e.in_segment = 0;
-    for (const Entry& other : f.entries)
-      if (other.segment == segment && other.trained >= 0) e.in_segment += other.count;
-  }
-  entry_of_[owner] = {kind, f.entries.size()};
-  f.entries.push_back(std::move(e));
-}
-
-CudaStates::Entry* CudaStates::find(WeightId w) {
-  const auto found = entry_of_.find(stored_as(*world_.problem.program, w));
-  PLIMSOLL_ASSERT(found != entry_of_.end());
-  return &families_[static_cast<std::size_t>(found->second.first)].entries[found->second.second];
-}
-
-CudaStates::Family& CudaStates::family_of(WeightId w) {
-  return families_[static_cast<std::size_t>(
-      entry_of_.at(stored_as(*world_.problem.program, w)).first)];
-}
-
-bool CudaStates::transposed(WeightId w) const {
-  const Program& p = *world_.problem.program;
-  return p.weights[w].role != Role::embedding && p.weights[stored_as(p, w)].role == Role::embedding;
 }
 
 // --- the states' memory --------------------------------------------------------------------------
 
-/// A row of the inventory by the name that lowering gives it, see HostStates::state_of().
-std::pair<CudaStates::Family*, std::string> CudaStates::state_of(const Item& item) {
-  std::string state = item.name;
-  FamilyKind kind = dense;
-  const std::string of_experts = "experts' ", of_copy = " of the tied copy";
-  if (state.starts_with(of_experts)) {
-    kind = experts;
-    state.erase(0, of_experts.size());
-  } else if (state.size() > of_copy.size() && state.ends_with(of_copy)) {
-    kind = tied;
-    state.erase(state.size() - of_copy.size());
-  }
-  const std::string& optimizer = world_.problem.job->optimizer;
-  if (item.category == Category::moments && state.starts_with(optimizer + " "))
-    return {&families_[kind], state.substr(optimizer.size() + 1)};
-  if (state == "weights" || state == "gradients" || state == "master weights")
-    return {&families_[kind], state};
-  return {nullptr, ""};
-}
-
 void CudaStates::add(const TensorInfo& info, TensorId tensor, void* memory) {
   const Item& item = world_.plan.item(info.row);
-  const auto [family, state] = state_of(item);
-  if (!family) return;
+  const auto [kind, state] = host::state_name(world_.problem, item);
+  if (state.empty()) return;
   machine_.clear(memory, info.bytes);
-  State& held = family->states[state];
+  State& held = families_[kind].states[state];
   held.number = item.dtype == "bf16" ? Number::bf16 : Number::fp32;
   held.pieces.push_back(
       {tensor, static_cast<char*>(memory), info.bytes, info.pieces == 0 ? info.segment : kNone});
@@ -245,22 +180,10 @@ void CudaStates::fill(const Entry& e, Array to, std::int64_t first, std::int64_t
   k.col_of = runs_of(s.col_of);
   k.seed = world_.options.seed;
   k.weight = e.weight;
-  if (w.role == Role::norm) {
-    bool plus_one = false;
-    for (const Op& op : p.ops)
-      plus_one = plus_one || (!op.weights.empty() && op.weights[0] == e.weight && op.plus_one);
-    k.scale = 0.1;
-    k.shift = plus_one ? 0 : 1;
-  } else if (w.name == "D") {  // mamba2's
-    k.scale = 0.1;
-    k.shift = 1;
-  } else if (w.role == Role::embedding) {
-    k.divisor = std::sqrt(static_cast<double>(w.cols));
-  } else if (w.dims < 2) {
-    k.scale = 0.1;
-  } else {
-    k.divisor = std::sqrt(static_cast<double>(w.rows));
-  }
+  const host::InitialLaw law = host::initial_law(p, e.weight);
+  k.scale = law.scale;
+  k.shift = law.shift;
+  k.divisor = law.divisor;
   machine_.launch(k);
 }
 
@@ -279,12 +202,12 @@ void CudaStates::start() {
 
 Array CudaStates::weight(WeightId w, std::vector<Room>& rooms) {
   const WeightId owner = stored_as(*world_.problem.program, w);
-  Family& f = family_of(w);
+  Family& f = families_.family_of(w);
   const Number number = f.states["weights"].number;
   if (const auto all = gathered_.find(owner); all != gathered_.end())
     return {all->second.at(), number};
   PLIMSOLL_ASSERT(world_.layout.zero < 3);
-  Entry& e = *find(w);
+  Entry& e = families_.find(w);
   std::int64_t n = e.count;
   const Array in_place = weights_at(f, e, 0, n);
   if (n == e.count) return in_place;
@@ -299,8 +222,8 @@ Array CudaStates::weight(WeightId w, std::vector<Room>& rooms) {
 }
 
 Array CudaStates::gradient(WeightId w) {
-  Entry& e = *find(w);
-  return e.trained < 0 ? Array{} : gradient_of(family_of(w), e);
+  Entry& e = families_.find(w);
+  return e.trained < 0 ? Array{} : gradient_of(families_.family_of(w), e);
 }
 
 /// ZeRO 3: a segment's weights from the ranks that have pieces of them.
@@ -311,8 +234,8 @@ void CudaStates::gather_weights(std::uint32_t segment) {
   for (OpId o = s.first_op; o < s.first_op + s.op_count; ++o)
     for (const WeightId w : p.ops[o].weights) wanted.insert(stored_as(p, w));
   for (const WeightId w : wanted) {
-    Family& f = family_of(w);
-    Entry& e = *find(w);
+    Family& f = families_.family_of(w);
+    Entry& e = families_.find(w);
     const Number number = f.states["weights"].number;
     Room room(scratch_, e.count * bytes_of(number));
     const Array whole{room.at(), number};
@@ -331,23 +254,16 @@ void CudaStates::gather_weights(std::uint32_t segment) {
   }
 }
 
-std::int64_t CudaStates::place(WeightId w, std::int64_t element) const {
-  const WeightShape& s = world_.shapes.weights[w];
-  const Weight& weight = world_.problem.program->weights[w];
-  const std::int64_t copy = s.first_copy + element / (s.rows * s.cols);
-  const std::int64_t row = s.row_of[static_cast<std::size_t>(element / s.cols % s.rows)];
-  const std::int64_t col = s.col_of[static_cast<std::size_t>(element % s.cols)];
-  if (row >= weight.rows || col >= weight.cols) return -1;
-  return (copy * weight.rows + row) * weight.cols + col;
-}
-
 void CudaStates::look(Array from, std::int64_t count, const Entry& e, std::int64_t first,
                       const Look& f) {
   std::vector<char> bytes(static_cast<std::size_t>(count * bytes_of(from.number)));
   machine_.download(bytes.data(), from.at, static_cast<std::int64_t>(bytes.size()));
   const Array here{bytes.data(), from.number};
   for (std::int64_t i = 0; i < count; ++i)
-    if (const std::int64_t to = place(e.weight, first + i); to >= 0) f(e.weight, to, here.get(i));
+    if (const std::int64_t to =
+            host::whole_place(*world_.problem.program, world_.shapes, e.weight, first + i);
+        to >= 0)
+      f(e.weight, to, here.get(i));
 }
 
 void CudaStates::look_at_gradients(const Look& run) {

@@ -2,7 +2,6 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
-#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -11,6 +10,7 @@
 #include "runtime/cuda/rank_world.hpp"
 #include "runtime/cuda/scratch.hpp"
 #include "runtime/device.hpp"
+#include "runtime/host/weight_rows.hpp"
 
 /// A rank's weights, gradients and optimizer states, in the memory that the executor asked for:
 /// laid out as runtime/host/host_states.hpp does, one family's elements after the other, and never
@@ -35,8 +35,7 @@ class CudaStates {
   Array weight(WeightId, std::vector<Room>& rooms);
   /// What the weight's gradient is added to; empty where it is frozen.
   Array gradient(WeightId);
-  /// Is a head stored as the embedding that it is tied to, the other way around?
-  bool transposed(WeightId) const;
+  bool transposed(WeightId w) const { return host::stored_transposed(*world_.problem.program, w); }
 
   void gather_weights(std::uint32_t segment);
   void release_weights() { gathered_.clear(); }
@@ -52,19 +51,13 @@ class CudaStates {
   void look_at_parameters(const Look&);
 
  private:
-  struct Entry {
-    WeightId weight = kNone;  ///< as it is stored: the owner of a tied one
-    std::uint32_t segment = 0;
-    std::int64_t offset = 0, count = 0;  ///< in its family
-    std::int64_t trained = -1;           ///< offset among the trained; -1: frozen
-    std::int64_t in_segment = -1;        ///< likewise among its segment's
-    std::int64_t share_at = 0;           ///< of this rank's share: where it lies in the state
-    std::int64_t share_in_segment = 0;   ///< and among its segment's
-    bool tied_across = false;
-    Room gradient;  ///< whole, where the state has no room for it
-    Room share;     ///< this rank's part of it, likewise
+  struct Entry : host::WeightEntry {
+    std::int64_t in_segment = -1;       ///< as `trained`, among its segment's
+    std::int64_t share_at = 0;          ///< of this rank's share: where it lies in the state
+    std::int64_t share_in_segment = 0;  ///< and among its segment's
+    Room gradient;                      ///< whole, where the state has no room for it
+    Room share;                         ///< this rank's part of it, likewise
   };
-  enum FamilyKind { dense, experts, tied, family_count };
   struct Piece {
     TensorId tensor = kNoTensor;
     char* at = nullptr;
@@ -88,10 +81,6 @@ class CudaStates {
     std::int64_t first = 0, count = 0;
   };
 
-  void add_entry(WeightId, std::uint32_t segment);
-  Entry* find(WeightId);
-  Family& family_of(WeightId);
-  std::pair<Family*, std::string> state_of(const Item&);
   Circle& circle(Bond b) { return peers_.circle(b); }
   /// What of a weight's states a rank has: under ZeRO 1 and 2 a range of the family's trained
   /// elements lies on each, under ZeRO 3 a part of every weight (as FSDP2 divides them).
@@ -126,14 +115,12 @@ class CudaStates {
   void sum_ties();
   void fill(const Entry&, Array to, std::int64_t first, std::int64_t count);
   void look(Array from, std::int64_t count, const Entry&, std::int64_t first, const Look&);
-  std::int64_t place(WeightId, std::int64_t element) const;
 
   const RankWorld& world_;
   Machine& machine_;
   Scratch& scratch_;
   Peers& peers_;
-  std::array<Family, family_count> families_;
-  std::map<WeightId, std::pair<int, std::size_t>> entry_of_;
+  host::WeightRows<Family> families_;
   std::map<WeightId, Room> gathered_;  ///< ZeRO 3
   Room square_;                        ///< of the gradients' norm, and its parts
 };

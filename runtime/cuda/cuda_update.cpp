@@ -78,8 +78,8 @@ void CudaStates::sum_ties() {
     if (!world_.problem.inventory.facts.trained[w]) continue;
     const std::int64_t count = world_.shapes.weights[w].count();
     if (here) {
-      Family& f = family_of(w);
-      Entry& e = *find(w);
+      Family& f = families_.family_of(w);
+      Entry& e = families_.find(w);
       if (world_.layout.zero >= 2) sum_replicas(f, e);
       circle(Bond::stages).all_reduce(gradient_of(f, e), count);
       if (world_.layout.zero >= 2) add_to_share(f, e);
@@ -87,7 +87,7 @@ void CudaStates::sum_ties() {
     }
     // Of the same kind of number as on the other stages.
     const Number number =
-        world_.layout.zero >= 2 ? Number::fp32 : families_[dense].states["gradients"].number;
+        world_.layout.zero >= 2 ? Number::fp32 : families_[host::dense].states["gradients"].number;
     Room room(scratch_, count * bytes_of(number));
     machine_.clear(room.at(), count * bytes_of(number));
     circle(Bond::stages).all_reduce({room.at(), number}, count);
@@ -99,7 +99,7 @@ void CudaStates::clip() {
   auto* square = square_.as<double>();
   machine_.clear(square, 8);
   for (Family& f : families_) {
-    if (&f == &families_[tied]) continue;  // copies are not counted, replicas once
+    if (&f == &families_[host::tied]) continue;  // copies are not counted, replicas once
     const double holders = static_cast<double>(circle(f.replicas).size()) /
                            (world_.layout.zero >= 1 ? circle(f.shard).size() : 1);
     for (Entry& e : f.entries) {

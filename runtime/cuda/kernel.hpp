@@ -4,7 +4,7 @@
 
 #include <variant>
 
-#include "runtime/cuda/kernels_attention.hpp"
+#include "runtime/cuda/kernels_attention_backward.hpp"
 #include "runtime/cuda/kernels_elements.hpp"
 #include "runtime/cuda/kernels_mamba.hpp"
 #include "runtime/cuda/kernels_rows.hpp"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/cuda/kernels_elements.hpp"
-#include "runtime/cuda/kernels_rows.hpp"
+#include "runtime/cuda/kernels_norms.hpp"
 
 /// Kernels of a Mamba-2 mixer; formulas and names as in runtime/host/ops_mamba.cpp. Row r of a
 /// sequence comes `sequences` rows after its row before. Sums are made in fp32.

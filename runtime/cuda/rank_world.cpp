@@ -2,12 +2,12 @@
 // Copyright The Plimsoll Authors
 #include "runtime/cuda/rank_world.hpp"
 
-#include <set>
+#include <memory>
 
 #include "lang/diagnostics.hpp"
 #include "lang/module.hpp"
 #include "runtime/host/host_run.hpp"
-#include "runtime/host/host_states.hpp"
+#include "runtime/host/weight_rows.hpp"
 
 namespace plimsoll::runtime::cuda {
 
@@ -41,13 +41,13 @@ RankWorld::RankWorld(const Problem& p, const Layout& l, std::int64_t rank, const
       plan(p, l, rank),
       shapes(shapes_of(p, l, rank)),
       expert_shard(environment(p, l, 0)[Var::expert_shard].to_int64()) {
-  std::map<WeightId, std::set<std::int64_t>> on_stages;
-  for (std::int64_t s = 0; s < l.pp; ++s)
-    for (const WeightId w :
-         host::weights_on(*p.program, StagePlan(p, l, rank_in_stage(l, rank, s))))
-      on_stages[host::stored_as(*p.program, w)].insert(s);
-  for (const auto& [w, stages] : on_stages)
-    if (stages.size() > 1) ties[w] = stages.count(plan.place.stage) > 0;
+  std::vector<std::unique_ptr<StagePlan>> plans;
+  std::vector<const StagePlan*> stages;
+  for (std::int64_t stage = 0; stage < l.pp; ++stage) {
+    plans.push_back(std::make_unique<StagePlan>(p, l, rank_in_stage(l, rank, stage)));
+    stages.push_back(plans.back().get());
+  }
+  ties = host::tied_across(*p.program, stages, plan.place.stage);
 }
 
 Runs runs_of(const std::vector<std::int64_t>& numbers) {

@@ -17,128 +17,42 @@ namespace {
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
-bool starts_with(const std::string& text, const std::string& with) {
-  return text.compare(0, with.size(), with) == 0;
+}  // namespace
+
+namespace {
+
+std::vector<const StagePlan*> plans_of_stages(const HostWorld& world, std::int64_t rank) {
+  std::vector<const StagePlan*> plans;
+  for (std::int64_t s = 0; s < world.layout.pp; ++s)
+    plans.push_back(&world.plan(rank_in_stage(world.layout, rank, s)));
+  return plans;
 }
 
 }  // namespace
-
-std::set<WeightId> weights_on(const Program& p, const StagePlan& plan) {
-  std::set<WeightId> weights;
-  for (const PlannedChunk& chunk : plan.chunks)
-    for (const PlannedSegment& s : chunk.segments) {
-      const Segment& segment = p.segments[s.segment];
-      for (OpId o = segment.first_op; o < segment.first_op + segment.op_count; ++o)
-        weights.insert(p.ops[o].weights.begin(), p.ops[o].weights.end());
-    }
-  return weights;
-}
-
-WeightId stored_as(const Program& p, WeightId w) {
-  while (p.weights[w].tied_to != kNone) w = p.weights[w].tied_to;
-  return w;
-}
 
 HostStates::HostStates(HostWorld& world, std::int64_t rank)
     : world_(world),
       rank_(rank),
       plan_(world.plan(rank)),
       shapes_(world.shapes(rank)),
-      groups_(world.groups(rank)) {
+      groups_(world.groups(rank)),
+      ties_(tied_across(*world.problem.program, plans_of_stages(world, rank), plan_.place.stage)),
+      families_(world.problem, plan_, shapes_, ties_) {
   families_[dense].shard = families_[tied].shard = world.group(RankGroup::shard, rank);
   families_[dense].replicas = families_[tied].replicas = world.group(RankGroup::dp_cp, rank);
   families_[experts].shard = world.expert_shard(rank);
   families_[experts].replicas = world.group(RankGroup::edp, rank);
-  const Program& p = *world.problem.program;
-  std::map<WeightId, std::set<std::int64_t>> on_stages;
-  for (std::int64_t s = 0; s < world.layout.pp; ++s)
-    for (const WeightId w : weights_on(p, world.plan(rank_in_stage(world.layout, rank, s))))
-      on_stages[stored_as(p, w)].insert(s);
-  const std::set<WeightId> here = weights_on(p, plan_);
-  for (const PlannedChunk& chunk : plan_.chunks)
-    for (const PlannedSegment& s : chunk.segments) {
-      const Segment& segment = p.segments[s.segment];
-      for (OpId o = segment.first_op; o < segment.first_op + segment.op_count; ++o)
-        for (const WeightId w : p.ops[o].weights)
-          if (const WeightId owner = stored_as(p, w); w == owner || !here.count(owner))
-            add_entry(w, s.segment);
-    }
-  for (const auto& [w, stages] : on_stages)
-    if (stages.size() > 1) ties_[w] = entry_of_.count(w) > 0;
-  for (Family& f : families_)
-    for (Entry& e : f.entries) e.tied_across = ties_.count(e.weight) > 0;
-}
-
-/// A weight of this stage; a copy where the owner is on another one, one for all who are tied to
-/// it.
-void HostStates::add_entry(WeightId w, std::uint32_t segment) {
-  const Program& p = *world_.problem.program;
-  const WeightId owner = stored_as(p, w);
-  if (entry_of_.count(owner)) return;
-  const FamilyKind kind = w != owner ? tied : p.weights[owner].experts != kNone ? experts : dense;
-  Family& f = families_[kind];
-  Entry e;
-  e.weight = owner;
-  e.segment = segment;
-  e.offset = f.count;
-  e.count = shapes_.weights[owner].count();
-  f.count += e.count;
-  if (world_.problem.inventory.facts.trained[w]) {
-    e.trained = f.trained;
-    f.trained += e.count;
-  }
-  entry_of_[owner] = {kind, f.entries.size()};
-  f.entries.push_back(std::move(e));
-}
-
-HostStates::Entry* HostStates::find(WeightId w) {
-  const auto at = entry_of_.find(stored_as(*world_.problem.program, w));
-  PLIMSOLL_ASSERT(at != entry_of_.end());
-  return &families_[static_cast<std::size_t>(at->second.first)].entries[at->second.second];
-}
-
-HostStates::Family& HostStates::family_of(WeightId w) {
-  return families_[static_cast<std::size_t>(
-      entry_of_.at(stored_as(*world_.problem.program, w)).first)];
-}
-
-bool HostStates::transposed(WeightId w) const {
-  const Program& p = *world_.problem.program;
-  const Weight &as_used = p.weights[w], &as_stored = p.weights[stored_as(p, w)];
-  return as_used.role != Role::embedding && as_stored.role == Role::embedding;
 }
 
 // --- the states' memory --------------------------------------------------------------------------
 
-/// A row of the inventory by the name that lowering gives it (lower_states.cpp); no family where it
-/// is another thing.
-std::pair<HostStates::Family*, std::string> HostStates::state_of(const Item& item) {
-  std::string state = item.name;
-  FamilyKind kind = dense;
-  const std::string of_experts = "experts' ", of_copy = " of the tied copy";
-  if (starts_with(state, of_experts)) {
-    kind = experts;
-    state.erase(0, of_experts.size());
-  } else if (state.size() > of_copy.size() &&
-             state.compare(state.size() - of_copy.size(), of_copy.size(), of_copy) == 0) {
-    kind = tied;
-    state.erase(state.size() - of_copy.size());
-  }
-  const std::string& optimizer = world_.problem.job->optimizer;
-  if (item.category == Category::moments && starts_with(state, optimizer + " "))
-    return {&families_[kind], state.substr(optimizer.size() + 1)};
-  if (state == "weights" || state == "gradients" || state == "master weights")
-    return {&families_[kind], state};
-  return {nullptr, ""};
-}
-
 void HostStates::add(const TensorInfo& info, const Piece& piece) {
-  const auto [family, state] = state_of(plan_.item(info.row));
-  if (!family) return;
+  const auto [kind, state] = state_name(world_.problem, plan_.item(info.row));
+  if (state.empty()) return;
   // Gradients and moments begin at 0; weights are filled by start().
   if (state != "weights" && state != "master weights")
     std::memset(piece.at, 0, static_cast<std::size_t>(piece.bytes));
-  State& held = family->states[state];
+  State& held = families_[kind].states[state];
   const std::string& dtype = plan_.item(info.row).dtype;
   held.storage = dtype == "bf16" ? Storage::bf16 : dtype == "fp16" ? Storage::fp16 : Storage::fp32;
   held.pieces.push_back(piece);
@@ -215,33 +129,14 @@ float* HostStates::whole(Family& f, const std::string& name, std::int64_t count)
 
 // --- weights -------------------------------------------------------------------------------------
 
-std::int64_t HostStates::place(WeightId w, std::int64_t element) const {
-  const WeightShape& s = shapes_.weights[w];
-  const Weight& weight = world_.problem.program->weights[w];
-  const std::int64_t copy = s.first_copy + element / (s.rows * s.cols);
-  const std::int64_t row = s.row_of[static_cast<std::size_t>(element / s.cols % s.rows)];
-  const std::int64_t col = s.col_of[static_cast<std::size_t>(element % s.cols)];
-  if (row >= weight.rows || col >= weight.cols) return -1;
-  return (copy * weight.rows + row) * weight.cols + col;
-}
-
 float HostStates::initial(const Entry& e, std::int64_t element) const {
   const Program& p = *world_.problem.program;
-  const Weight& w = p.weights[e.weight];
-  const std::int64_t at = place(e.weight, element);
+  const std::int64_t at = whole_place(p, shapes_, e.weight, element);
   if (at < 0) return 0;
   const double x =
       normal(mix({world_.options.seed, 0x776569676874u, e.weight, static_cast<std::uint64_t>(at)}));
-  if (w.role == Role::norm) {
-    for (const Op& op : p.ops)
-      if (!op.weights.empty() && op.weights[0] == e.weight && op.plus_one)
-        return static_cast<float>(0.1 * x);
-    return static_cast<float>(1 + 0.1 * x);
-  }
-  if (w.name == "D") return static_cast<float>(1 + 0.1 * x);  // mamba2's
-  if (w.role == Role::embedding) return static_cast<float>(x / std::sqrt(double(w.cols)));
-  if (w.dims < 2) return static_cast<float>(0.1 * x);
-  return static_cast<float>(x / std::sqrt(static_cast<double>(w.rows)));
+  const InitialLaw law = initial_law(p, e.weight);
+  return static_cast<float>(law.shift + law.scale * x / law.divisor);
 }
 
 void HostStates::start() {
@@ -278,14 +173,14 @@ float* HostStates::weights_of(Family& f) {
 }
 
 const float* HostStates::weight(WeightId w) {
-  const float* base = weights_of(family_of(w));
+  const float* base = weights_of(families_.family_of(w));
   PLIMSOLL_ASSERT(base != nullptr);
-  return base + find(w)->offset;
+  return base + families_.find(w).offset;
 }
 
 float* HostStates::gradient(WeightId w) {
-  Entry& e = *find(w);
-  return e.trained < 0 ? nullptr : gradient_of(family_of(w), e);
+  Entry& e = families_.find(w);
+  return e.trained < 0 ? nullptr : gradient_of(families_.family_of(w), e);
 }
 
 float* HostStates::gradient_of(Family& f, Entry& e) {
@@ -332,7 +227,7 @@ void HostStates::release_weights(std::uint32_t /*segment*/) {
 
 void HostStates::publish(std::vector<WholeTensors>& tensors, int step, const Entry& e,
                          std::int64_t element, float value) {
-  const std::int64_t at = place(e.weight, element);
+  const std::int64_t at = whole_place(*world_.problem.program, shapes_, e.weight, element);
   if (at < 0) return;
   tensors[static_cast<std::size_t>(step) - 1][e.weight][static_cast<std::size_t>(at)] = value;
 }

@@ -3,22 +3,20 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "runtime/device.hpp"
 #include "runtime/host/half.hpp"
 #include "runtime/host/host_world.hpp"
+#include "runtime/host/weight_rows.hpp"
 
 /// A rank's weights, gradients and optimizer states, in the memory that the executor asked for.
 ///
-/// The weights of a stage lie one after the other, in a row for each family: dense, experts', and
-/// copies of weights whose owner is on another stage. ZeRO gives a rank a piece of each row. What a
-/// framework's bill does not count (whole gradients before ZeRO 2 divides them, gathered weights of
-/// ZeRO 3) lies in scratch.
+/// The weights of a stage lie in rows (weight_rows.hpp). ZeRO gives a rank a piece of each row.
+/// What a framework's bill does not count (whole gradients before ZeRO 2 divides them, gathered
+/// weights of ZeRO 3) lies in scratch.
 namespace plimsoll::runtime::host {
 
 /// A piece of memory that the run counts.
@@ -44,8 +42,7 @@ class HostStates {
   const float* weight(WeightId);
   /// What its gradient is added to; nullptr where it is frozen.
   float* gradient(WeightId);
-  /// Is a head stored as the embedding that it is tied to, the other way around?
-  bool transposed(WeightId) const;
+  bool transposed(WeightId w) const { return stored_transposed(*world_.problem.program, w); }
 
   void gather_weights(std::uint32_t segment);
   void release_weights(std::uint32_t segment);
@@ -59,15 +56,9 @@ class HostStates {
   void publish_parameters(int step);
 
  private:
-  struct Entry {
-    WeightId weight = kNone;  ///< as it is stored: the owner of a tied one
-    std::uint32_t segment = 0;
-    std::int64_t offset = 0, count = 0;  ///< in its family's row
-    std::int64_t trained = -1;           ///< offset among the trained; -1: frozen
-    bool tied_across = false;            ///< other stages have it too
-    std::vector<float> gradient;         ///< whole, where the state has no room for it
+  struct Entry : WeightEntry {
+    std::vector<float> gradient;  ///< whole, where the state has no room for it
   };
-  enum FamilyKind { dense, experts, tied, family_count };
   struct State {
     Storage storage = Storage::fp32;
     std::vector<Piece> pieces;
@@ -86,10 +77,6 @@ class HostStates {
     std::int64_t first = 0, count = 0;
   };
 
-  void add_entry(WeightId, std::uint32_t segment);
-  Entry* find(WeightId);
-  Family& family_of(WeightId);
-  std::pair<Family*, std::string> state_of(const Item&);
   Range part(const Family&, std::int64_t count, int rank, int from_zero) const;
   Range mine(const Family& f, std::int64_t count, int from_zero) const {
     return part(f, count, f.shard.rank, from_zero);
@@ -118,7 +105,6 @@ class HostStates {
   void store_weights();
   void step(Family&, int step);
   float initial(const Entry&, std::int64_t element) const;
-  std::int64_t place(WeightId, std::int64_t element) const;
   void publish(std::vector<WholeTensors>&, int step, const Entry&, std::int64_t element, float);
 
   HostWorld& world_;
@@ -126,15 +112,8 @@ class HostStates {
   const StagePlan& plan_;
   const RankShapes& shapes_;
   Groups groups_;
-  std::array<Family, family_count> families_;
-  std::map<WeightId, std::pair<int, std::size_t>> entry_of_;  ///< by stored weight: family, entry
   std::map<WeightId, bool> ties_;  ///< owners that several stages have, and whether this one does
+  WeightRows<Family> families_;
 };
-
-/// Weights that a stage's ops read, as the program numbers them.
-std::set<WeightId> weights_on(const Program&, const StagePlan&);
-
-/// The weight whose storage \a w is.
-WeightId stored_as(const Program&, WeightId w);
 
 }  // namespace plimsoll::runtime::host

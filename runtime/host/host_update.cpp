@@ -66,10 +66,10 @@ void HostStates::sum_ties() {
     if (!world_.problem.inventory.facts.trained[w]) continue;
     float* g = nullptr;
     if (here) {
-      if (world_.layout.zero >= 2) sum_replicas(family_of(w), *find(w));
+      if (world_.layout.zero >= 2) sum_replicas(families_.family_of(w), families_.find(w));
       g = gradient(w);
     }
-    const std::int64_t count = here ? find(w)->count : 0;
+    const std::int64_t count = here ? families_.find(w).count : 0;
     std::vector<float> sum(static_cast<std::size_t>(count));
     {
       const Meeting::Table table(*stages.meeting, stages.rank, g, count * 4);

@@ -51,9 +51,9 @@ std::vector<StoredWeight> stored_weights(const Problem& problem, const StagePlan
         for (const WeightId w : p.ops[o].weights) {
           const WeightId owner = stored_as(p, w);
           if ((w != owner && here.count(owner)) || !known.insert(owner).second) continue;
-          const WeightFamily family = w != owner                           ? tied
+          const WeightFamily family = w != owner                          ? tied
                                       : p.weights[owner].experts != kNone ? experts
-                                                                           : dense;
+                                                                          : dense;
           stored.push_back({owner, family, s.segment, problem.inventory.facts.trained[w]});
         }
     }

@@ -192,6 +192,46 @@ inline void check_layouts(const Case& c, const std::vector<std::pair<int, std::s
   }
 }
 
+/// What decoders of all families have besides the common fields.
+inline constexpr const char* kDecoderFamilies[] = {
+    "qk_norm = head  bias_qkv = true",
+    "qk_norm = full",
+    "norms = parallel",
+    "norms = parallel2  norm = layernorm  kind = gelu  gated = false",
+    "norms = post",
+    "norms = sandwich  plus_one = true  softcap = 5  final_softcap = 8  tied = true  kind = "
+    "gelu",
+    "window = 4  period = 2",
+    "chunk = 8  nope_global = true  period = 2",
+    "sinks = true",
+    "position = alibi  embed_norm = true  norm = layernorm  bias_o = true  bias_mlp = true",
+    "kind = squared_relu  gated = false",
+    "kind = relu  gated = false  head_bias = true"};
+
+inline const std::string kDecoder =
+    "layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  vocab = 32  ";
+inline Case decoder_with(const std::string& more) {
+  return {"model tiny = decoder { " + kDecoder + more + " }", ""};
+}
+inline const Case kMixtral = decoder_with("experts = 4  top_k = 2  expert_ffn = 12");
+inline const Case kDeepseek{
+    "model tiny = decoder { layers = 3  hidden = 16  heads = 2  ffn = 24  vocab = 32  "
+    "experts = 4  top_k = 1  expert_ffn = 12  shared = 8  first_dense = 1  score = "
+    "sigmoid  kv_lora = 8  q_lora = 12  nope = 6  rope_dim = 4  v_dim = 8 }",
+    ""};
+/// With dropout in both places.
+inline Case gpt_with(const std::string& attention) {
+  return {"model tiny = gpt { layers = 4  hidden = 16  heads = 4  vocab = 30  positions = 16 }",
+          fmt::format("dropout = 0.1  attention_dropout = 0.1  attention = {}", attention)};
+}
+/// Mamba-2 beside attention.
+inline const Case kHybrid{
+    "model tiny {\n  x = embedding(32, 16)\n  repeat 2 {\n"
+    "    x = x + mamba2(rmsnorm(x), heads = 4, head_dim = 4, state = 3, groups = 2)\n"
+    "    x = x + gqa(rmsnorm(x), 4, 2, 4)\n  }\n"
+    "  loss = cross_entropy(linear(rmsnorm(x), 32, split = column, name = head))\n}",
+    ""};
+
 inline const Case kLlama{
     "model tiny = llama { layers = 4  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  vocab = 32 }",
     ""};

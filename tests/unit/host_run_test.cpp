@@ -56,14 +56,8 @@ TEST_CASE("host run: context parallelism", "[host]") {
 }
 
 TEST_CASE("host run: mamba2 beside attention", "[host]") {
-  const Case hybrid{
-      "model tiny {\n  x = embedding(32, 16)\n  repeat 2 {\n"
-      "    x = x + mamba2(rmsnorm(x), heads = 4, head_dim = 4, state = 3, groups = 2)\n"
-      "    x = x + gqa(rmsnorm(x), 4, 2, 4)\n  }\n"
-      "  loss = cross_entropy(linear(rmsnorm(x), 32, split = column, name = head))\n}",
-      ""};
   check_layouts(
-      hybrid,
+      kHybrid,
       {{2, "tp = 2"}, {2, "tp = 2  sp = true"}, {4, "pp = 2  zero = 1"}, {1, "recompute = full"}});
 }
 
@@ -77,71 +71,44 @@ TEST_CASE("host run: mixtures of everything on 8 ranks", "[host]") {
 }
 
 TEST_CASE("host run: experts", "[host]") {
-  const Case mixtral{
-      "model tiny = decoder { layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  "
-      "vocab = 32  experts = 4  top_k = 2  expert_ffn = 12 }",
-      ""};
-  check_layouts(mixtral, {{2, "ep = 2"},
-                          {4, "ep = 4  zero = 1"},
-                          {2, "tp = 2  sp = true  etp = 2"},
-                          {4, "tp = 2  sp = true  etp = 1  ep = 2"},
-                          {4, "tp = 2  sp = true  etp = 2  ep = 2"},
-                          {4, "ep = 2  zero = 3"},
-                          {8, "tp = 2  pp = 2  ep = 2  etp = 1  sp = true  zero = 2"},
-                          {2, "tp = 2  etp = 1"},
-                          {4, "cp = 2  ep = 2"}});
+  check_layouts(kMixtral, {{2, "ep = 2"},
+                           {4, "ep = 4  zero = 1"},
+                           {2, "tp = 2  sp = true  etp = 2"},
+                           {4, "tp = 2  sp = true  etp = 1  ep = 2"},
+                           {4, "tp = 2  sp = true  etp = 2  ep = 2"},
+                           {4, "ep = 2  zero = 3"},
+                           {8, "tp = 2  pp = 2  ep = 2  etp = 1  sp = true  zero = 2"},
+                           {2, "tp = 2  etp = 1"},
+                           {4, "cp = 2  ep = 2"}});
   // A capacity whose slots the turns fill.
-  const Case capped{
-      "model tiny = decoder { layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  "
-      "vocab = 32  experts = 4  top_k = 2  expert_ffn = 12  capacity = 1 }",
-      ""};
+  const Case capped = decoder_with("experts = 4  top_k = 2  expert_ffn = 12  capacity = 1");
   check_layouts(capped, {{2, "ep = 2"}, {4, "tp = 2  sp = true  etp = 2  ep = 2"}});
-  const Case dropping{
-      "model tiny = decoder { layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  "
-      "vocab = 32  experts = 4  top_k = 2  expert_ffn = 12  capacity = 1.25 }",
-      ""};
+  const Case dropping = decoder_with("experts = 4  top_k = 2  expert_ffn = 12  capacity = 1.25");
   const Priced refused = price(plan_text(dropping, 2, "ep = 2"));
   CHECK(why_not_on_host(*refused.problem, refused.layout).find("capacity = 1.25") !=
         std::string::npos);
-  const Case deepseek{
-      "model tiny = decoder { layers = 3  hidden = 16  heads = 2  ffn = 24  vocab = 32  "
-      "experts = 4  top_k = 1  expert_ffn = 12  shared = 8  first_dense = 1  score = "
-      "sigmoid  kv_lora = 8  q_lora = 12  nope = 6  rope_dim = 4  v_dim = 8 }",
-      ""};
-  check_layouts(deepseek,
+  check_layouts(kDeepseek,
                 {{2, "ep = 2"}, {2, "tp = 2"}, {4, "tp = 2  sp = true  ep = 2  etp = 1"}});
 }
 
 TEST_CASE("host run: GPT with dropout, biases, tied head and positions", "[host]") {
   for (const char* attention : {"flash", "unfused"}) {
-    const Case gpt{
-        "model tiny = gpt { layers = 4  hidden = 16  heads = 4  vocab = 30  positions = 16 }",
-        fmt::format("dropout = 0.1  attention_dropout = 0.1  attention = {}", attention)};
-    check_layouts(gpt, {{2, "tp = 2"},
-                        {2, "tp = 2  sp = true"},
-                        {2, "pp = 2"},
-                        {2, "cp = 2"},
-                        {2, "pp = 2  vpp = 2  zero = 0"},
-                        {4, "pp = 2  zero = 2"},
-                        {4, "pp = 4"},
-                        {8, "tp = 2  pp = 2  sp = true  zero = 3"}});
+    check_layouts(gpt_with(attention), {{2, "tp = 2"},
+                                        {2, "tp = 2  sp = true"},
+                                        {2, "pp = 2"},
+                                        {2, "cp = 2"},
+                                        {2, "pp = 2  vpp = 2  zero = 0"},
+                                        {4, "pp = 2  zero = 2"},
+                                        {4, "pp = 4"},
+                                        {8, "tp = 2  pp = 2  sp = true  zero = 3"}});
   }
 }
 
 TEST_CASE("host run: decoders of every family", "[host]") {
-  const std::string base =
-      "layers = 2  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  vocab = 32  ";
-  for (const char* more :
-       {"qk_norm = head  bias_qkv = true", "qk_norm = full", "norms = parallel",
-        "norms = parallel2  norm = layernorm  kind = gelu  gated = false", "norms = post",
-        "norms = sandwich  plus_one = true  softcap = 5  final_softcap = 8  tied = true  kind = "
-        "gelu",
-        "window = 4  period = 2", "chunk = 8  nope_global = true  period = 2", "sinks = true",
-        "position = alibi  embed_norm = true  norm = layernorm  bias_o = true  bias_mlp = true",
-        "kind = squared_relu  gated = false", "kind = relu  gated = false  head_bias = true"}) {
+  for (const char* more : kDecoderFamilies) {
     INFO(more);
-    const Case c{"model tiny = decoder { " + base + more + " }", ""};
-    check_layouts(c, {{2, "tp = 2"}, {4, "tp = 4  sp = true"}, {2, "cp = 2"}, {2, "pp = 2"}});
+    check_layouts(decoder_with(more),
+                  {{2, "tp = 2"}, {4, "tp = 4  sp = true"}, {2, "cp = 2"}, {2, "pp = 2"}});
   }
 }
 
