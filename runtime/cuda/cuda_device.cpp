@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lang/diagnostics.hpp"
+#include "runtime/host/op_walk.hpp"
 #include "runtime/replay.hpp"
 
 namespace plimsoll::runtime::cuda {
@@ -112,12 +113,6 @@ CudaDevice::LooseValue& CudaDevice::loose(std::int64_t micro_batch, ValueId v, b
 
 // --- ops -----------------------------------------------------------------------------------------
 
-OpId CudaDevice::routed_by(const Op& op, OpId id) const {
-  if (op.kind == OpKind::experts) return id;
-  if (op.kind == OpKind::combine) return world_.problem.program->values[op.inputs[0]].experts;
-  return op.experts;
-}
-
 Array CudaDevice::value(const OpRun& r, ValueId v, bool make) {
   const ValueId s = storage(v);
   if (const TensorId t = r.frame->value(s); t != kNoTensor) return array(t);
@@ -165,10 +160,8 @@ OpCall CudaDevice::call(const OpRun& r, std::vector<Room>& rooms) {
   c.op = id;
   c.step = step_;
   c.number = number_;
-  const Layout& l = world_.layout;
-  const std::int64_t text_step = world_.options.same_text ? 0 : step_ - 1;
   c.first_sequence =
-      text_step * l.batch + (world_.plan.place.dp * l.microbatches + r.at.micro_batch) * l.mbs;
+      host::first_sequence(world_.plan, step_, world_.options.same_text, r.at.micro_batch);
   const Op& op = c.what();
   if (!op.weights.empty()) c.transposed = states_.transposed(op.weights[0]);
   c.w = [this, &op, &rooms](std::size_t i) {
@@ -177,13 +170,13 @@ OpCall CudaDevice::call(const OpRun& r, std::vector<Room>& rooms) {
   c.dw = [this, &op](std::size_t i) {
     return i < op.weights.size() ? states_.gradient(op.weights[i]) : Array{};
   };
-  const OpId owner = r.backward && op.kind == OpKind::combine ? routed_by(op, id) : id;
+  const OpId owner = host::owner_of_parts(*world_.problem.program, r);
   c.part = [this, frame, owner](std::string_view part) { return array(frame->saved(owner, part)); };
   c.temporary = [this, frame, id](std::string_view name, std::int64_t bytes) -> void* {
     const TensorId t = frame->temporary(id, name);
     return t != kNoTensor && tensors_.at(t).bytes >= bytes ? tensors_[t].at : nullptr;
   };
-  if (const OpId experts = routed_by(op, id); experts != kNone)
+  if (const OpId experts = host::routed_by(*world_.problem.program, id); experts != kNone)
     c.routes = &routes_[{r.at.micro_batch, experts}];
   if (r.at.part == StepPart::forward) c.loss = loss_.as<double>();
   return c;
@@ -214,9 +207,7 @@ const OpTimes& CudaDevice::times() {
 void CudaDevice::run(const OpRun& r) {
   counted_.run(r);
   const Op& op = world_.problem.program->ops[r.op()];
-  const bool alias =
-      op.output != kNone && !op.inputs.empty() && storage(op.output) == storage(op.inputs[0]);
-  if (alias) return;
+  if (host::hands_on(world_.problem, op)) return;
   timed(std::string(plimsoll::name(op.kind)), r.backward, [&] {
     if (r.backward)
       backward(r);
@@ -238,19 +229,9 @@ void CudaDevice::forward(const OpRun& r) {
   if (op.output != kNone) c.output = value(r, op.output, true);
   run_forward(c);
   keep_copies(r, c);
-  if (op.kind == OpKind::combine) {
-    const OpId experts = routed_by(op, r.op());
-    routes_.erase({r.at.micro_batch, experts});
-    // Inside an op that accounts for everything, values lived in scratch until here.
-    std::erase_if(loose_, [&](const auto& l) {
-      const auto& [micro_batch, v, gradient] = l.first;
-      return micro_batch == r.at.micro_batch &&
-             world_.problem.program->values[v].experts == experts;
-    });
-  }
-  for (const ValueId v : op.inputs)
-    if (world_.problem.program->values[v].experts == kNone)
-      loose_.erase({r.at.micro_batch, storage(v), false});
+  if (op.kind == OpKind::combine)
+    routes_.erase({r.at.micro_batch, host::routed_by(*world_.problem.program, r.op())});
+  host::forget_inputs(world_.problem, r, loose_);
 }
 
 /// What an op keeps of its inputs or output in another dtype.

@@ -82,7 +82,6 @@ class CudaDevice final : public Device {
   void backward(const OpRun&);
   void keep_copies(const OpRun&, const OpCall&);
   ValueId storage(ValueId v) const { return world_.plan.problem.inventory.flow.storage[v]; }
-  OpId routed_by(const Op&, OpId) const;
   template <class F>
   void timed(std::string name, bool backward, F f);
 

@@ -8,6 +8,7 @@
 
 #include "lang/diagnostics.hpp"
 #include "runtime/host/op_family.hpp"
+#include "runtime/host/op_walk.hpp"
 
 namespace plimsoll::runtime::host {
 
@@ -127,12 +128,6 @@ float* HostDevice::loose(std::int64_t micro_batch, ValueId v, bool gradient) {
 
 // --- ops -----------------------------------------------------------------------------------------
 
-OpId HostDevice::routed_by(const Op& op, OpId id) const {
-  if (op.kind == OpKind::experts) return id;
-  if (op.kind == OpKind::combine) return plan_.problem.program->values[op.inputs[0]].experts;
-  return op.experts;
-}
-
 /// Where a value is to be read, or (make) written: its tensor, scratch where an op accounts for it
 /// all, or what is kept of it in another dtype.
 float* HostDevice::value(const OpRun& r, ValueId v, bool make) {
@@ -152,15 +147,11 @@ OpCall<float> HostDevice::call(const OpRun& r) {
   c.facts = &world_.facts;
   c.op = id;
   c.step = step_;
-  const Layout& l = world_.layout;
-  const std::int64_t text_step = world_.options.same_text ? 0 : step_ - 1;
-  c.first_sequence =
-      text_step * l.batch + (plan_.place.dp * l.microbatches + r.at.micro_batch) * l.mbs;
+  c.first_sequence = first_sequence(plan_, step_, world_.options.same_text, r.at.micro_batch);
   const Op& op = c.what();
   for (const WeightId w : op.weights) c.weights.push_back(states_.weight(w));
   if (!op.weights.empty()) c.transposed = states_.transposed(op.weights[0]);
-  // An experts op's routes are had again by the op that ends it, from what the former saved.
-  const OpId owner = r.backward && op.kind == OpKind::combine ? routed_by(op, id) : id;
+  const OpId owner = owner_of_parts(*plan_.problem.program, r);
   c.own = [this, frame, owner](std::string_view part) -> void* {
     return floats(frame->saved(owner, part));
   };
@@ -171,7 +162,7 @@ OpCall<float> HostDevice::call(const OpRun& r) {
       PLIMSOLL_ASSERT(tensors_.at(t).bytes >= count * static_cast<std::int64_t>(sizeof(float)));
     return floats(t);
   };
-  if (const OpId experts = routed_by(op, id); experts != kNone)
+  if (const OpId experts = routed_by(*plan_.problem.program, id); experts != kNone)
     c.routing = &routing_[{r.at.micro_batch, experts}];
   if (r.at.part == StepPart::forward) c.loss = &loss_;
   return c;
@@ -179,10 +170,7 @@ OpCall<float> HostDevice::call(const OpRun& r) {
 
 void HostDevice::run(const OpRun& r) {
   counted_.run(r);
-  const Op& op = plan_.problem.program->ops[r.op()];
-  const bool alias =
-      op.output != kNone && !op.inputs.empty() && storage(op.output) == storage(op.inputs[0]);
-  if (alias) return;
+  if (hands_on(plan_.problem, plan_.problem.program->ops[r.op()])) return;
   if (r.backward)
     backward(r);
   else
@@ -202,18 +190,9 @@ void HostDevice::forward(const OpRun& r) {
   if (op.output != kNone) c.output = value(r, op.output, true);
   run_forward(c);
   keep_copies(r, c);
-  if (op.kind == OpKind::combine) {
-    routing_.erase({r.at.micro_batch, routed_by(op, r.op())});
-    // Inside an op that accounts for everything, values lived in scratch until here.
-    const OpId experts = routed_by(op, r.op());
-    std::erase_if(loose_, [&](const auto& l) {
-      const auto& [micro_batch, v, gradient] = l.first;
-      return micro_batch == r.at.micro_batch && plan_.problem.program->values[v].experts == experts;
-    });
-  }
-  for (const ValueId v : op.inputs)
-    if (plan_.problem.program->values[v].experts == kNone)
-      loose_.erase({r.at.micro_batch, storage(v), false});
+  if (op.kind == OpKind::combine)
+    routing_.erase({r.at.micro_batch, routed_by(*plan_.problem.program, r.op())});
+  forget_inputs(plan_.problem, r, loose_);
 }
 
 /// What an op keeps of its inputs or output in another dtype.

@@ -74,7 +74,6 @@ class HostDevice final : public Device {
   void keep_copies(const OpRun&, const OpCall<float>&);
   float* open_gradient(const Frame&, ValueId, std::int64_t micro_batch);
   ValueId storage(ValueId v) const { return plan_.problem.inventory.flow.storage[v]; }
-  OpId routed_by(const Op&, OpId) const;
 
   HostWorld& world_;
   std::int64_t rank_;
