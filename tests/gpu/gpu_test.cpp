@@ -121,6 +121,12 @@ TEST_CASE("gpu: attention over many tiles", "[gpu]") {
   for (const char* precision : {"fp32", "bf16"}) compare_machines(c, 1, "", precision);
 }
 
+TEST_CASE("gpu: mamba2 over several stretches of its scan", "[gpu]") {
+  for (const char* precision : {"fp32", "bf16"})
+    for (const auto& [gpus, layout] : {std::pair{1, ""}, std::pair{2, "tp = 2  sp = true"}})
+      compare_machines({kHybrid.model, "", 2, 160}, gpus, layout, precision);
+}
+
 TEST_CASE("gpu: layouts of every kind with stand-ins", "[gpu]") {
   for (const char* layout :
        {"cp = 4", "zero = 3", "pp = 4  zero = 2", "tp = 4", "recompute = full"})

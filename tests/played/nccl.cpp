@@ -107,7 +107,11 @@ void go_on(ncclComm& c, std::deque<Work>& queue) {
 
 void go_on() {
   for (ncclComm* c : all) {
-    if (!c->joined) c->joined = c->board->here == c->size;
+    if (!c->joined) {
+      c->joined = c->board->here == c->size;
+      // Nobody else needs its name: nothing is left behind by a process that is killed.
+      if (c->joined && c->rank == 0) ::shm_unlink(c->name.c_str());
+    }
     if (!c->joined) continue;
     go_on(*c, c->sends);
     go_on(*c, c->others);
@@ -199,7 +203,7 @@ Result reduce(ncclComm* c, const void* mine, void* out, std::size_t whole, std::
 void leave(ncclComm* c) {
   all.remove(c);
   ::munmap(c->board, sizeof(Board));
-  if (c->rank == 0) ::shm_unlink(c->name.c_str());
+  if (c->rank == 0 && !c->joined) ::shm_unlink(c->name.c_str());
   delete c;  // NOLINT: made in ncclCommInitRankConfig
 }
 
