@@ -14,6 +14,7 @@
 #include "cli/version.hpp"
 #include "lang/diagnostics.hpp"
 #include "lang/units.hpp"
+#include "planner/range.hpp"
 
 namespace plimsoll::cli {
 namespace {
@@ -78,6 +79,7 @@ class Parser {
     auto* bill =
         command("bill", "What fills each GPU at one layout, item by item, at its worst moment");
     job(bill);
+    routing(bill);
     bill->add_option("--layout", options_.layout,
                      "The layout to price; else the file's only one, else the plan's best");
     whole_number(bill, "--stage", 0, options_.stage,
@@ -107,6 +109,7 @@ class Parser {
     auto* explain = command(
         "explain", "What each item is, where its formula comes from, and what would change it");
     job(explain);
+    routing(explain);
     explain->add_option("--layout", options_.layout,
                         "The layout to explain; else the file's only one, else the plan's best");
     whole_number(explain, "--stage", 0, options_.stage,
@@ -116,6 +119,7 @@ class Parser {
         command("timeline",
                 "What a GPU holds over a step, moment by moment, and why its peak is where it is");
     job(timeline);
+    routing(timeline);
     timeline->add_option("--layout", options_.layout,
                          "The layout to play; else the file's only one, else the plan's best");
     whole_number(timeline, "--rank", 0, options_.rank,
@@ -125,6 +129,7 @@ class Parser {
     auto* verify =
         command("verify", "Run the ranks' steps; set what was predicted beside what was seen");
     job(verify);
+    routing(verify);
     verify->add_option("--layout", options_.layout,
                        "The layout to run; else the file's only one, else the plan's best");
     words(verify, "--device", {"dry", "host", "cuda"}, options_.device,
@@ -250,6 +255,23 @@ class Parser {
   }
   void job(CLI::App* to) {
     to->add_option("--job", options_.job, "The job, where the file has several");
+  }
+  void routing(CLI::App* to) {
+    const auto read = [this](const std::string& text) {
+      const auto value = Rational::parse(text);
+      const Imbalances known = measured_imbalances();
+      if (!value || *value < known.least || *value > known.most)
+        throw CLI::ValidationError(fmt::format(
+            "--routing expects a share from {:.2f} to {:.2f}, of what {} measured runs "
+            "tell; found '{}'",
+            known.least.to_double() + 0.005, known.most.to_double() - 0.005, known.runs, text));
+      options_.routing = value;
+    };
+    to->add_option_function<std::string>(
+          "--routing", read,
+          "Routed tokens that this share of measured runs stayed below, such as 0.9; else the "
+          "job's imbalance")
+        ->type_name("SHARE");
   }
   template <class Number>
   static void whole_number(CLI::App* to, const std::string& name, std::int64_t least,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lang/rational.hpp"
 #include "planner/report_style.hpp"
 #include "runtime/verify.hpp"
 
@@ -37,6 +38,7 @@ struct Options {
   std::vector<std::string> on;         ///< plan: other GPUs to set beside the file's
   bool no_proof = false;               ///< plan
   bool pareto = false;                 ///< plan: step time against headroom
+  std::optional<Rational> routing;     ///< quantile of routed tokens; else the job's imbalance
   std::string device = "dry";          ///< verify: dry, host, cuda
   runtime::RankChoice ranks;           ///< verify
   std::optional<std::int64_t> steps;   ///< verify on a device that computes; 2 as if unsaid

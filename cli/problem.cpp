@@ -14,6 +14,7 @@
 #include "planner/enumerate.hpp"
 #include "planner/judge.hpp"
 #include "planner/peak.hpp"
+#include "planner/range.hpp"
 #include "planner/report_bill.hpp"
 #include "runtime/segments.hpp"
 
@@ -81,8 +82,11 @@ Outcome with_problem(const Options& options, const Terminal& terminal, const Wit
   if (!options.job.empty() && diags.has_errors()) diags = for_job(module, options.job, diags);
   Outcome outcome;
   if (!diags.has_errors())
-    if (const Job* job = find_job(module, options.job, diags))
-      outcome = run_command(module, *job, command, diags);
+    if (const Job* job = find_job(module, options.job, diags)) {
+      Job routed = *job;
+      if (options.routing) routed.imbalance = *measured_imbalance(*options.routing);
+      outcome = run_command(module, options.routing ? routed : *job, command, diags);
+    }
   const std::string said = diags.render(module.sources(), terminal.colour_err);
   if (diags.has_errors()) return {kUserError, "", said};
   outcome.err.insert(0, said);
@@ -104,14 +108,14 @@ Outcome with_bill(const Problem& problem, const Options& options, Diagnostics& d
     for (const Condition* c : broken_requirements(problem, *layout, priced))
       diags.warning(c->span, "the layout does not meet this requirement")
           .with_help("'plimsoll plan' looks only for layouts that do");
-  if (layout->offload.sign() != 0 && !problem.job->serve)
+  if (uses_host(problem, *layout) && !problem.job->serve)
     if (const Pricer::Peak peak = Pricer(problem).peak(*layout); peak.host_bytes > peak.host_share)
       diags
           .warning(
               problem.cluster->span,
-              fmt::format("a GPU keeps {} of optimizer states in host memory, and its share of "
-                          "its node's is {}",
-                          human_bytes(peak.host_bytes), human_bytes(peak.host_share)))
+              fmt::format("a GPU keeps {} of {} in host memory, and its share of its node's is {}",
+                          human_bytes(peak.host_bytes), report::on_host(problem, *layout),
+                          human_bytes(peak.host_share)))
           .with_help("offload less, or give the cluster more host_memory");
   const auto stages = static_cast<std::int64_t>(priced.stages.size());
   if (options.stage && *options.stage >= stages)

@@ -95,7 +95,7 @@ Outcome verify(const Options& options, const Terminal& terminal) {
               if (auto* cannot = std::get_if<Outcome>(&ran)) return std::move(*cannot);
               const auto& seen = std::get<runtime::Verification>(ran);
               return {seen.agrees ? kDone : kDisagreed,
-                      options.json ? report::verify_json(problem, seen)
+                      options.json ? report::verify_json(problem, bill, seen)
                                    : report::verify_text(report::heading(problem, layout), bill,
                                                          problem, seen, terminal.style),
                       ""};

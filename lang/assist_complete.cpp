@@ -510,7 +510,7 @@ class Lister {
 #undef X
     } else if (name == "lifetime") {
       add_words({"always", "from_first_step", "step", "microbatch", "op", "forward", "backward",
-                 "update"});
+                 "update", "start", "load", "save", "evaluate"});
     } else if (name == "combine") {
       add("max", Candidate::word);
     } else {

@@ -98,7 +98,7 @@ constexpr Row kFields[] = {
     {"bits", "of an element, its share of the scales included"},
     {"bytes", "what one GPU holds; as bytes(\"…\") in a condition: a category's or item's bytes at the peak"},
     {"category", "weights, gradients, master, moments, activations, kv_cache, buffers, workspace, overhead, fragmentation"},
-    {"lifetime", "always, from_first_step, step, microbatch, op, forward, backward, update, or a span of these"},
+    {"lifetime", "always, from_first_step, step, microbatch, op, forward, backward, update, or a span of these; start, load, save, evaluate"},
     {"where", "only where this holds"},
     {"elements", "of a state; numel unless given"},
     {"combine", "max shares one buffer instead of adding up"},

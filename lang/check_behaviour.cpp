@@ -168,7 +168,8 @@ class BodyChecker {
   void lifetime(const ast::Expr& e) {
     static const std::vector<std::string> kEvents = {"forward", "backward", "update"};
     static const std::vector<std::string> kWords = {
-        "always", "from_first_step", "step", "microbatch", "op", "forward", "backward", "update"};
+        "always",   "from_first_step", "step",  "microbatch", "op",   "forward",
+        "backward", "update",          "start", "load",       "save", "evaluate"};
     if (e.kind == ast::ExprKind::binary && e.op == ast::Op::range) {
       for (const ast::Argument& end : e.args) word(*end.value, "lifetime", kEvents);
       return;
@@ -536,9 +537,13 @@ class BehaviourReader {
 
   void check_recompute(const ast::Entry& entry) {
     bool said = false;
+    const ast::Entry* keeps = nullptr;
+    const ast::Entry* discards = nullptr;
     for (const ast::Entry& line : entry.body) {
       if (line.kind == EntryKind::assign &&
-          (line.name.text == "keep" || line.name.text == "drop")) {
+          (line.name.text == "keep" || line.name.text == "drop" || line.name.text == "discard")) {
+        if (line.name.text == "keep") keeps = &line;
+        if (line.name.text == "discard") discards = &line;
         check_names(*line.value, line.name.text);
         check_recompute_words(module_, *line.value, diags_);
         said = true;
@@ -549,6 +554,11 @@ class BehaviourReader {
                  fmt::format("unknown entry '{}' of a recompute mode", line.name.text))
           .with_help("say what is kept, keep = {q, k}, or what is dropped, drop = {attention}");
     }
+    if (keeps != nullptr && discards != nullptr)
+      diags_
+          .error(discards->name.span, "'discard' stands beside 'drop' or alone, not beside 'keep'")
+          .label(keeps->name.span, "what is not kept here is made again anyway")
+          .with_help("leave 'discard' out, or say what is dropped: drop = {attention}");
     if (!said)
       diags_
           .error(entry.name.span,

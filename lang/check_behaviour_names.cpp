@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lang/behaviour_scope.hpp"
+#include "lang/trace.hpp"
 
 /// Names in the bodies of frameworks that mean something in models, or each other.
 namespace plimsoll {
@@ -95,8 +96,10 @@ void check_recompute_words(Module::Impl& module, const ast::Expr& set, Diagnosti
   if (module.incomplete) return;
   const ModelNames known(module);
   for (const ast::Argument& member : set.args) {
-    if (!member.value || member.value->kind != ast::ExprKind::name ||
-        known.contains(member.value->text))
+    if (!member.value || member.value->kind != ast::ExprKind::name) continue;
+    const std::string& word = member.value->text;
+    if (known.contains(word) || word == kResidualNorms || word == kExpertActivations ||
+        word == kSharedExperts || word == kDenseMlp)
       continue;
     const std::string near = did_you_mean(member.value->text, known.names());
     diags

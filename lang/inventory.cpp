@@ -19,7 +19,8 @@ std::string_view name(Category c) {
 }
 
 std::string Lifetime::str() const {
-  static constexpr std::string_view kPhases[] = {"forward", "backward", "update"};
+  static constexpr std::string_view kPhases[] = {
+      "forward", "backward", "update", "building the model", "loading", "saving", "evaluation"};
   const auto phase = [](Phase p) { return kPhases[static_cast<std::size_t>(p)]; };
   std::string text;
   switch (kind) {

@@ -32,8 +32,10 @@ enum class Category : std::uint8_t {
 inline constexpr std::size_t kCategoryCount = 10;
 std::string_view name(Category);
 
-/// The phases of a step, in order; kept between steps: update..forward.
-enum class Phase : std::uint8_t { forward, backward, update };
+/// The phases of a step, in order; kept between steps: update..forward. Then moments beside the
+/// steps, each alone: the model is built, a checkpoint is loaded, one is saved, evaluation.
+enum class Phase : std::uint8_t { forward, backward, update, start, load, save, evaluate };
+inline bool is_beside_steps(Phase p) { return p > Phase::update; }
 
 enum class LifetimeKind : std::uint8_t {
   always,           ///< from start-up on
@@ -114,6 +116,7 @@ struct TraceEvent {
   enum Kind : std::uint8_t { alloc, free, run } kind;
   std::uint32_t index;  ///< tensor, or op (run: a moment at which the live bytes count)
   bool recomputing = false;
+  bool host = false;  ///< free: its content goes to host memory; alloc: it comes back from there
 };
 
 /// What one segment allocates and frees for one micro-batch. Tensors that forward leaves live are
@@ -196,7 +199,8 @@ struct Inventory {
   std::string reserved_source;
   /// Does reserved come from a replay of the allocator? Unless said, where no factor is stated.
   std::optional<bool> replay;
-  bool counts_blocks = true;  ///< false: allocated is the live bytes (plain, textbook)
+  bool offloads_activations = false;  ///< what layers keep for backward waits in host memory
+  bool counts_blocks = true;          ///< false: allocated is the live bytes (plain, textbook)
   bool is_replayed() const { return counts_blocks && replay.value_or(reserved_source.empty()); }
 
   std::uint32_t trace_of(std::uint32_t segment) const;

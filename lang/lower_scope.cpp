@@ -118,6 +118,10 @@ std::optional<Phase> phase_named(std::string_view word) {
   if (word == "forward") return Phase::forward;
   if (word == "backward") return Phase::backward;
   if (word == "update") return Phase::update;
+  if (word == "start") return Phase::start;
+  if (word == "load") return Phase::load;
+  if (word == "save") return Phase::save;
+  if (word == "evaluate") return Phase::evaluate;
   return std::nullopt;
 }
 
@@ -139,7 +143,7 @@ Lifetime lifetime_of(const std::vector<ast::Entry>& body, Lifetime fallback, Dia
   if (!e) return result;
   if (e->kind == ast::ExprKind::binary && e->op == ast::Op::range) {
     const auto from = phase_named(e->arg(0).text), to = phase_named(e->arg(1).text);
-    if (from && to) {
+    if (from && to && !is_beside_steps(*from) && !is_beside_steps(*to)) {
       result.kind = LifetimeKind::span;
       result.from = *from;
       result.to = *to;
@@ -163,8 +167,9 @@ Lifetime lifetime_of(const std::vector<ast::Entry>& body, Lifetime fallback, Dia
   } else {
     diags.error(e->span, "this is not a lifetime")
         .with_help(
-            "one of always, from_first_step, step, microbatch, op, forward, backward, update, or a "
-            "span such as backward..update");
+            "one of always, from_first_step, step, microbatch, op, forward, backward, update, "
+            "start, "
+            "load, save, evaluate, or a span such as backward..update");
   }
   return result;
 }

@@ -52,7 +52,17 @@ struct LoweredOp {
 struct RecomputePolicy {
   enum Kind { none, full, drop, keep } kind = none;
   std::vector<std::string> words;  ///< op kinds and names
+  /// Ops whose outputs go though others save them, and are made again when one of those needs them
+  /// (beside `none` and `drop`).
+  std::vector<std::string> discards;
 };
+
+/// Words for ops that share no kind and no name, in `drop` and `discard`: norms of the residual
+/// stream; activations inside experts; the feed-forward beside experts in their layer, and that of
+/// layers without experts.
+inline constexpr std::string_view kResidualNorms = "residual_norms",
+                                  kExpertActivations = "expert_activations",
+                                  kSharedExperts = "shared_experts", kDenseMlp = "dense_mlp";
 
 /// Rows of the inventory by place and name: a tensor that several recomputation modes make is one
 /// row.
@@ -78,7 +88,8 @@ struct TraceInput {
   const std::vector<int>* fuse_group = nullptr;   ///< by op; -1: none
   std::vector<OpItem> segment_items;              ///< of `on layer` and `on root`
   bool derive = true;                             ///< false: only items count (textbook)
-  ItemTable* items = nullptr;                     ///< rows are added for what is derived
+  bool offload = false;        ///< what forward keeps goes to the host when it ends
+  ItemTable* items = nullptr;  ///< rows are added for what is derived
   Place place;
 };
 

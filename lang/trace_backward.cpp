@@ -11,6 +11,7 @@ void TraceBuilder::emit_backward_pass() {
     for (ValueId v : handed_on_)
       if (needs_gradient(v)) bind(v, new_gradient(v, "layer output", {}));
   const std::vector<int> layer = alloc_segment_items(false);
+  fetch_kept();
   if (stores_input_) emit_forward(true);
   if (in_.derive)
     for (unsigned i = count_; i-- > 0;) emit_backward_op(i);
@@ -70,8 +71,42 @@ void TraceBuilder::recompute_dropped(unsigned i) {
   recomputing_ = false;
 }
 
+/// Output-discarding recomputation: what op \a i saved and does not have is made by its makers.
+void TraceBuilder::recompute_discarded(unsigned i) {
+  std::vector<ValueId> passing;
+  for (const SavedTensor& s : lowered(i).saved) {
+    if (s.value == kNone || !s.dtype.empty() || is_zero(s.bytes)) continue;
+    const Kept* k = natural_kept(storage(s.value));
+    if (k != nullptr && k->discarded && k->tensor == kNoTensor) make_again(k->value, passing);
+  }
+  for (const ValueId v : passing) free_transient(v);
+}
+
+void TraceBuilder::make_again(ValueId v, std::vector<ValueId>& passing) {
+  const auto made = producer_.find(v);
+  Kept* k = natural_kept(v);
+  if ((k != nullptr && k->tensor != kNoTensor) || transient_.count(v) || stored_.count(v) ||
+      shared(v) || made == producer_.end())
+    return;
+  const unsigned maker = made->second;
+  for (const ValueId input : op(maker).inputs) make_again(storage(input), passing);
+  recomputing_ = true;
+  if (k != nullptr) {
+    alloc_kept(*k);
+  } else {
+    alloc_value(v, labels_[maker] + " output", op(maker).span, false);
+    passing.push_back(v);
+  }
+  const std::vector<int> temporaries =
+      alloc_temporaries(maker, lowered(maker).forward_temporaries, true);
+  run(maker);
+  for (int t : temporaries) free(t);
+  recomputing_ = false;
+}
+
 void TraceBuilder::emit_backward_op(unsigned i) {
   const Op& o = op(i);
+  recompute_discarded(i);
   recompute_dropped(i);
   const bool flows = o.output == kNone || needs_gradient(o.output);
   if (flows && !is_alias(o)) {

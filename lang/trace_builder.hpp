@@ -28,6 +28,7 @@ struct Kept {
   std::uint32_t item = kNone;  ///< explicit line items bring their row
   bool of_segment = false;     ///< of `on layer`: belongs to no op
   bool retained = true;        ///< forward leaves it live under the policy
+  bool discarded = false;      ///< made again where backward first needs it
   int tensor = kNoTensor;      ///< while it is live
 };
 
@@ -46,6 +47,7 @@ class TraceBuilder {
     find_uses();
     find_kept();
     apply_policy();
+    apply_discards();
     emit_forward_pass();
     emit_backward_pass();
     return std::move(trace_);
@@ -76,12 +78,30 @@ class TraceBuilder {
   }
   bool is_zero(Expr e) const { return pool_.is_constant(e) && pool_.value(e).is_zero(); }
   bool is_one(Expr e) const { return pool_.is_constant(e) && pool_.value(e) == Rational(1); }
-  bool matches(const Op& o) const {
+  bool matches(const Op& o) const { return matches(o, policy_.words); }
+  bool matches(const Op& o, const std::vector<std::string>& words) const {
     const auto has = [&](std::string_view word) {
-      return !word.empty() &&
-             std::find(policy_.words.begin(), policy_.words.end(), word) != policy_.words.end();
+      return !word.empty() && std::find(words.begin(), words.end(), word) != words.end();
     };
-    return has(name(o.kind)) || has(o.name);
+    return has(name(o.kind)) || has(o.name) || (has(kResidualNorms) && is_residual_norm(o)) ||
+           (has(kExpertActivations) && o.experts != kNone && is_activation(o)) ||
+           (has(has_experts_ ? kSharedExperts : kDenseMlp) && is_of_feed_forward(o));
+  }
+  static bool is_activation(const Op& o) {
+    return o.kind == OpKind::glu || o.kind == OpKind::gelu || o.kind == OpKind::relu ||
+           o.kind == OpKind::squared_relu || o.kind == OpKind::silu || o.kind == OpKind::tanh;
+  }
+  /// Of the layer's input, or of a sum.
+  bool is_residual_norm(const Op& o) const {
+    if (o.kind != OpKind::rmsnorm && o.kind != OpKind::layernorm) return false;
+    const auto made = producer_.find(storage(o.inputs[0]));
+    return made == producer_.end() || op(made->second).kind == OpKind::add;
+  }
+  /// Of a feed-forward that stands outside experts.
+  static bool is_of_feed_forward(const Op& o) {
+    return o.experts == kNone &&
+           (is_activation(o) ||
+            (o.kind == OpKind::linear && (o.name == "gate" || o.name == "up" || o.name == "down")));
   }
 
   // --- preparation -------------------------------------------------------------------------------
@@ -97,6 +117,8 @@ class TraceBuilder {
   }
 
   void find_uses() {
+    for (unsigned i = 0; i < count_; ++i)
+      has_experts_ = has_experts_ || op(i).kind == OpKind::experts;
     for (ValueId v : segment_.inputs)
       if (!shared(storage(v))) handed_in_.push_back(storage(v));
     for (unsigned i = 0; i < count_; ++i) {
@@ -201,6 +223,48 @@ class TraceBuilder {
     }
   }
 
+  /// Outputs that go though others save them, and what making them again will read.
+  void apply_discards() {
+    if (policy_.discards.empty()) return;
+    std::vector<ValueId> read;
+    for (Kept& k : kept_) {
+      const auto made = k.value == kNone ? producer_.end() : producer_.find(k.value);
+      if (made == producer_.end() || !matches(op(made->second), policy_.discards) ||
+          std::find(handed_on_.begin(), handed_on_.end(), k.value) != handed_on_.end())
+        continue;
+      k.retained = false;
+      k.discarded = true;
+      read.push_back(k.value);
+    }
+    while (!read.empty()) {
+      const unsigned maker = producer_.at(read.back());
+      read.pop_back();
+      for (const ValueId input : op(maker).inputs) {
+        const ValueId v = storage(input);
+        const auto made = producer_.find(v);
+        if (made != producer_.end() && matches(op(made->second), policy_.discards)) {
+          if (natural_kept(v) == nullptr) read.push_back(v);
+          continue;
+        }
+        if (shared(v)) continue;
+        if (Kept* k = natural_kept(v)) {
+          k->first_saver = std::min(k->first_saver, maker);
+          k->condition = pool_.constant(1);
+          k->bytes = natural_bytes(v);
+          continue;
+        }
+        Kept k;
+        k.name = made == producer_.end() ? "layer input" : labels_[made->second] + " output";
+        k.value = v;
+        k.bytes = natural_bytes(v);
+        k.condition = pool_.constant(1);
+        k.first_saver = maker;
+        k.made_at = made == producer_.end() ? 0 : made->second;
+        kept_.push_back(std::move(k));
+      }
+    }
+  }
+
   /// Under drop: what only the named ops made and saved for themselves.
   bool is_dropped(const Kept& k) const {
     if (k.of_segment) return false;
@@ -243,6 +307,13 @@ class TraceBuilder {
   }
   void free(int tensor) {
     out_->push_back({TraceEvent::free, static_cast<std::uint32_t>(tensor), recomputing_});
+  }
+  /// A tensor that goes to host memory with its content, and one that comes back.
+  void store(int tensor) {
+    out_->push_back({TraceEvent::free, static_cast<std::uint32_t>(tensor), false, true});
+  }
+  void fetch(int tensor) {
+    out_->push_back({TraceEvent::alloc, static_cast<std::uint32_t>(tensor), false, true});
   }
   void run(unsigned position) {
     out_->push_back({TraceEvent::run, segment_.first_op + position, recomputing_});
@@ -298,6 +369,8 @@ class TraceBuilder {
   std::vector<int> alloc_temporaries(unsigned i, const std::vector<ops::Temporary>& list,
                                      bool forward);
   unsigned combine_of(unsigned experts) const;
+  void store_kept();
+  void fetch_kept();
   void free_last_used(unsigned i);
   /// derive = false: the segment is one moment with its kept items.
   void emit_items_only(bool recompute);
@@ -311,6 +384,8 @@ class TraceBuilder {
   void unbind(ValueId v);
   bool is_gradient_of_others(ValueId v, const Op& running) const;
   void recompute_dropped(unsigned i);
+  void recompute_discarded(unsigned i);
+  void make_again(ValueId v, std::vector<ValueId>& passing);
   void emit_backward_op(unsigned i);
   void free_saved_by(unsigned i);
   void make_input_gradients(unsigned i, std::vector<int>& temporaries);
@@ -325,7 +400,7 @@ class TraceBuilder {
   SegmentTrace trace_;
   std::vector<TraceEvent>* out_ = nullptr;
   bool recomputing_ = false;
-  bool stores_input_ = false;
+  bool stores_input_ = false, has_experts_ = false;
 
   std::vector<std::string> labels_;
   std::vector<ValueId> handed_in_, handed_on_;
@@ -333,6 +408,7 @@ class TraceBuilder {
   std::vector<Kept> kept_;
   std::unordered_map<ValueId, int> transient_;
   std::map<ValueId, int> stored_;
+  std::vector<int> on_host_;  ///< tensors that wait there between forward and backward
   std::map<unsigned, std::vector<int>> held_until_;
   std::unordered_map<ValueId, int> gradient_, made_by_group_;
   std::unordered_map<int, int> references_;

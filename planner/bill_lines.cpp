@@ -205,6 +205,7 @@ class Lines {
     if (life.kind == LifetimeKind::op)
       return m_.kind == Moment::forward || m_.kind == Moment::backward;
     if (life.kind == LifetimeKind::microbatch) return false;  // counted a micro-batch, below
+    if (is_beside_steps(life.from)) return false;
     const int from = static_cast<int>(life.from), to = static_cast<int>(life.to);
     if (m_.kind == Moment::between) return from > to;
     const int phase = m_.kind == Moment::forward ? 0 : m_.kind == Moment::backward ? 1 : 2;

@@ -39,23 +39,27 @@ std::string loss(Flags& flags) {
   return flags.word("cross-entropy-fusion-impl", "native");
 }
 
-/// What each word of --recompute-modules names in the prelude's models.
-std::string dropped(const std::vector<std::string>& modules, Run& run) {
-  std::string list;
-  const auto add = [&](std::string_view words) {
+/// What each word of --recompute-modules names in the prelude's models: dropped whole, or
+/// (Megatron-LM calls it output-discarding) outputs alone.
+struct Recomputed {
+  std::string dropped, discarded;
+};
+
+Recomputed recomputed(const std::vector<std::string>& modules) {
+  Recomputed r;
+  const auto add = [](std::string& list, std::string_view words) {
     list += (list.empty() ? "" : ", ") + std::string(words);
   };
   for (const std::string& module : modules) {
-    if (module == "core_attn")
-      add("attention");
-    else if (module == "mlp")
-      add("gate, up, down, glu, gelu, silu, squared_relu");
-    else if (module == "moe")
-      add("experts, combine");
-    else
-      run.assumed.push_back("what --recompute-modules " + module + " drops is counted as kept");
+    if (module == "core_attn") add(r.dropped, "attention");
+    if (module == "mlp") add(r.discarded, "dense_mlp");
+    if (module == "moe") add(r.dropped, "experts, combine");
+    if (module == "shared_experts") add(r.discarded, "shared_experts");
+    if (module == "layernorm") add(r.discarded, "residual_norms");
+    if (module == "moe_act") add(r.discarded, "expert_activations");
+    if (module == "mla_up_proj") add(r.discarded, "q_up, k_up, v_up, rope, concat");
   }
-  return list;
+  return r;
 }
 
 class JobText {
@@ -85,12 +89,15 @@ class JobText {
     if (flags_.word("recompute-granularity") != "selective") return "";
     const auto modules = flags_.list("recompute-modules");
     if (modules.empty() || (modules.size() == 1 && modules[0] == "core_attn")) return "";
-    const std::string words = dropped(modules, run_);
+    const Recomputed words = recomputed(modules);
     framework_ = "megatron_run";
     const bool attention = std::find(modules.begin(), modules.end(), "core_attn") != modules.end();
-    return fmt::format(
-        "framework megatron_run = megatron {{\n{}recompute selective {{ drop = {{{}}} }}\n}}\n",
-        attention ? "" : "recomputes_attention = false\n", words.empty() ? "dropout" : words);
+    std::string lines = attention ? "" : "recomputes_attention = false\n";
+    lines += "recompute selective {";
+    if (!words.dropped.empty() || words.discarded.empty())
+      lines += fmt::format(" drop = {{{}}}", words.dropped.empty() ? "dropout" : words.dropped);
+    if (!words.discarded.empty()) lines += fmt::format(" discard = {{{}}}", words.discarded);
+    return fmt::format("framework megatron_run = megatron {{\n{} }}\n}}\n", lines);
   }
 
   void job() {

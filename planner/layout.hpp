@@ -95,6 +95,9 @@ std::string why_pools(const Problem&, const Layout&);
 /// the values that the job gives it.
 void check_offload(const Problem&, const LayoutDecl* layout, Diagnostics&);
 
+/// Does a rank keep something in its node's memory: optimizer states, activations?
+bool uses_host(const Problem&, const Layout&);
+
 /// Fills what a layout leaves to defaults: dp, microbatches, shard, stage_layers, schedule, sp, ….
 void resolve(const Problem&, Layout&);
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "planner/bill_lines.hpp"
+#include "planner/other_moments.hpp"
+#include "planner/range.hpp"
 #include "planner/segments.hpp"
 #include "planner/serve.hpp"
 #include "planner/stage_cost.hpp"
@@ -29,6 +31,10 @@ Int128 host_share(const Problem& p, const Layout& l, std::int64_t stage) {
   const auto pool = l.stage_pool.empty() ? 0 : l.stage_pool[static_cast<std::size_t>(stage)];
   if (p.cluster->host_memory <= 0) return Int128{1} << 62;  // check_offload() asks for it
   return p.cluster->host_memory / std::max<std::int64_t>(p.cluster->pools[pool].gpus_per_node, 1);
+}
+
+bool uses_host(const Problem& p, const Layout& l) {
+  return l.offload.sign() != 0 || p.inventory.offloads_activations;
 }
 
 namespace {
@@ -99,7 +105,7 @@ Pricer::Peak Pricer::peak(const Layout& l) {
     std::int64_t outside = 0;
     const Bytes most = impl_->model.most(stage, outside);
     const Int128 bytes = footprint(p.inventory, most, outside).peak;
-    if (l.offload.sign() != 0) {
+    if (uses_host(p, l)) {
       const Int128 host = impl_->model.host_bytes(stage), share = host_share(p, l, stage);
       if (stage == 0 || share - host < worst.host_share - worst.host_bytes)
         worst.host_bytes = host, worst.host_share = share;
@@ -129,7 +135,7 @@ Pricer::Peak Pricer::exact(const Layout& l) {
   for (std::int64_t i = 0; i < l.pp; ++i) {
     Stage s;
     s.number = i;
-    if (l.offload.sign() != 0) {
+    if (uses_host(p, l)) {
       const Int128 host = impl_->model.host_bytes(i), share = host_share(p, l, i);
       if (i == 0 || share - host < worst.host_share - worst.host_bytes)
         worst.host_bytes = host, worst.host_share = share;
@@ -216,6 +222,7 @@ StageBill bill_stage(const Problem& p, const Layout& l, CostModel& model, std::i
     b.moments.push_back({moment_name(p, cost, m), with_segments(m.bytes)});
     b.moments_allocated.push_back(footprint(p.inventory, m.bytes, 0).allocated);
   }
+  b.others = other_moments(p, model, cost, with_segments);
   for (const BillLine& line : b.lines)
     b.categories[static_cast<std::size_t>(line.category)] += line.bytes;
   return b;
@@ -226,10 +233,8 @@ void conclude(Bill& result, const Problem& p) {
   result.peak_bytes = worst.peak_bytes;
   result.hbm_bytes = worst.hbm_bytes;
   result.fits = result.peak_bytes <= result.hbm_bytes;
-  // Within the framework's margin of the memory, on either side, nobody should promise.
-  const Rational margin = Rational::integer(result.peak_bytes) * p.inventory.margin;
-  const Rational distance = Rational::integer(result.hbm_bytes - result.peak_bytes).abs();
-  result.verdict = distance < margin ? "edge" : result.fits ? "fits" : "does not fit";
+  result.range = measured_range(p, result.layout, worst);
+  result.verdict = verdict(p, result.peak_bytes, result.hbm_bytes, result.range);
 }
 
 }  // namespace

@@ -26,6 +26,15 @@ struct BillLine {
   std::string source;
 };
 
+/// What a stage holds at a moment beside the steady step.
+struct OtherMoment {
+  std::string name;                                 ///< "loading a checkpoint"
+  Int128 bytes = 0;                                 ///< all of it, as peak_bytes counts
+  Int128 allocated = 0;                             ///< of it, what the allocator reports
+  std::array<Int128, kCategoryCount> live{};        ///< tensors by category
+  std::vector<std::pair<std::string, Int128>> own;  ///< items that live at this moment alone
+};
+
 struct StageBill {
   std::int64_t stage = 0;
   std::int64_t layers = 0;
@@ -46,6 +55,18 @@ struct StageBill {
   std::vector<std::pair<std::string, Int128>>
       moments;                            ///< each candidate moment's peak, largest first
   std::vector<Int128> moments_allocated;  ///< of each, what the allocator reports
+  /// The model is built, a checkpoint loaded, first step, optimizer step, one saved, evaluation.
+  std::vector<OtherMoment> others;
+};
+
+/// Where measured runs put what a bill counts: the middle 90 % of them, see range.hpp.
+struct Range {
+  std::string of;  ///< "peak"; "kv_cache", of a server; "" where no range is known
+  Int128 low = 0, high = 0;
+  std::int64_t runs = 0;  ///< recipes that were measured
+  double share = 1;       ///< of them in the range
+  std::string runs_of;    ///< "megatron, dense, reserved"
+  std::string why_none;   ///< where no range is known
 };
 
 struct Bill {
@@ -57,6 +78,7 @@ struct Bill {
   Int128 params = 0;
   bool fits = false;
   std::string verdict;  ///< "fits", "edge", "does not fit"
+  Range range;          ///< of peak_bytes, or of the cache's pool of a server
   // serve
   std::int64_t sequences = 0, kv_blocks = 0;
   std::optional<std::int64_t> kv_tokens;

@@ -282,6 +282,7 @@ void check_offload(const Problem& p, const LayoutDecl* layout, Diagnostics& diag
   if (const auto at = p.job->layout.find("offload"); !where && at != p.job->layout.end())
     if (std::any_of(at->second.values.begin(), at->second.values.end(), offloads))
       where = at->second.span;
+  if (!where && p.inventory.offloads_activations) where = p.job->span;
   if (!where) return;
   std::string missing;
   if (p.cluster->host_memory <= 0) missing = "'host_memory'";

@@ -142,6 +142,33 @@ std::string counters(const Heading& heading, const StageBill& stage, const Style
   return table.str(style, 2);
 }
 
+/// "weights, gradients, activations 1.50 GiB": what is live, and how much of what passes; then what
+/// is there at this moment alone.
+std::string live_then(const OtherMoment& m) {
+  std::string out;
+  for (std::size_t i = 0; i < kCategoryCount; ++i) {
+    const auto category = static_cast<Category>(i);
+    if (m.live[i] <= 0) continue;
+    out += (out.empty() ? "" : ", ") + std::string(label(category));
+    if (category == Category::activations) out += ' ' + human_bytes(m.live[i]);
+  }
+  for (const auto& [item, bytes] : m.own)
+    out += fmt::format("{}{} {}", &item == &m.own.front().first ? "; then only: " : ", ", item,
+                       human_bytes(bytes));
+  return out;
+}
+
+std::string beside_the_step(const StageBill& stage, const Style& style) {
+  Table table({{Table::Align::right}, {}, {Table::Align::left, style.width - 38}});
+  for (const OtherMoment& m : stage.others) {
+    const bool over = m.bytes > stage.hbm_bytes && stage.peak_bytes <= stage.hbm_bytes;
+    table.add(
+        {human_bytes(m.bytes), m.name, (over ? "more than the GPU has! " : "") + live_then(m)});
+  }
+  table.add({human_bytes(stage.steady_bytes), "between steps", ""});
+  return table.str(style, 2);
+}
+
 std::string other_moments(const Heading& heading, const StageBill& stage, const Style& style) {
   std::string out;
   if (!stage.moments.empty()) {
@@ -155,7 +182,9 @@ std::string other_moments(const Heading& heading, const StageBill& stage, const 
     }
     out += "Highest moments\n" + table.str(style, 2);
   }
-  if (!heading.serve) {
+  if (!stage.others.empty()) {
+    out += "Beside the steady step\n" + beside_the_step(stage, style);
+  } else if (!heading.serve) {
     out += paragraph(style,
                      fmt::format("First step {} · between steps {} · optimizer step {}",
                                  human_bytes(stage.first_step_bytes),
@@ -183,7 +212,19 @@ std::string answer(const Heading& heading, const Bill& bill) {
   if (bill.verdict == "edge") said += ", on the edge";
   std::string out = fmt::format("{}: {} needs {}", said, who(bill, bill.peak_stage), need(bill));
   if (!peak.peak_moment.empty()) out += fmt::format(", at {}", peak.peak_moment);
-  return out;
+  const std::string range = range_text(bill.range);
+  return out + (range.empty() ? "" : "; " + range);
+}
+
+std::string range_text(const Range& range) {
+  if (!range.why_none.empty()) return "no range is known: " + range.why_none;
+  if (range.of.empty()) return "";
+  const std::string share =
+      range.share < 1 ? fmt::format("{:.0f} % of ", 100 * range.share) : "all ";
+  return fmt::format("{}range {} to {} ({}{} measured {})",
+                     range.of == "kv_cache" ? "the cache's " : "", human_bytes(range.low),
+                     human_bytes(range.high), share, range.runs,
+                     range.of == "kv_cache" ? "start-ups" : "runs");
 }
 
 std::string bill_text(const Heading& heading, const Bill& bill, const Style& style,

@@ -25,14 +25,21 @@ struct Heading {
   std::string reserved_note;  ///< how reserved follows from allocated: "× 1.08, …"
   std::vector<std::string> recompute_modes = {"none", "full"};
   std::vector<std::string> pools;      ///< their names
+  double imbalance = 1;                ///< routed tokens over balanced ones
   std::optional<double> step_seconds;  ///< train: of the layout, by the time model
 };
 
 Heading heading(const Problem&, const Layout&);
 
+/// What a GPU keeps in host memory: "optimizer states", "activations".
+std::string on_host(const Problem&, const Layout&);
+
 /// One sentence: "does not fit: stage 0 needs 91.20 GiB of 79.18 GiB (12.02 GiB over), at backward
 /// of layer 19".
 std::string answer(const Heading&, const Bill&);
+
+/// "range 71.90 GiB to 73.60 GiB (90 % of 79 measured runs)", or why none is known.
+std::string range_text(const Range&);
 
 /// The whole bill. \a stage: whose items are listed, by default those of the peak stage; it must be
 /// one of the bill's.
@@ -46,6 +53,8 @@ std::string against_text(const Heading&, const Bill&, const Heading& other_headi
 
 /// `plimsoll.bill/1`, one object, ends with a newline.
 std::string bill_json(const Heading&, const Bill&);
+/// The object `range` of a bill and of a plan's best.
+std::string range_json(const Range&);
 /// Two bills set side by side: {"schema": "plimsoll.against/1", "bill": {…}, "against": {…}}.
 std::string against_json(const Heading&, const Bill&, const Heading& other_heading,
                          const Bill& other);

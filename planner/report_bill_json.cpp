@@ -35,6 +35,21 @@ Json categories(const StageBill& stage, bool serve) {
   return out;
 }
 
+Json beside(const OtherMoment& m) {
+  Json out;
+  out["moment"] = m.name;
+  out["bytes"] = integer(m.bytes);
+  out["allocated_bytes"] = integer(m.allocated);
+  out["live"] = Json::object();
+  for (std::size_t i = 0; i < kCategoryCount; ++i)
+    if (m.live[i] > 0)
+      out["live"][std::string(name(static_cast<Category>(i)))] = integer(m.live[i]);
+  out["own"] = Json::array();
+  for (const auto& [item, bytes] : m.own)
+    out["own"].push_back({{"name", item}, {"bytes", integer(bytes)}});
+  return out;
+}
+
 Json stage_object(const StageBill& stage, bool serve) {
   Json out;
   out["stage"] = stage.stage;
@@ -61,6 +76,8 @@ Json stage_object(const StageBill& stage, bool serve) {
   out["steady_bytes"] = integer(stage.steady_bytes);
   out["update_bytes"] = integer(stage.update_bytes);
   out["steady_allocated_bytes"] = integer(stage.steady_allocated_bytes);
+  out["beside_steps"] = Json::array();
+  for (const OtherMoment& m : stage.others) out["beside_steps"].push_back(beside(m));
   out["moments"] = Json::array();
   for (std::size_t i = 0; i < stage.moments_allocated.size(); ++i) {
     Json moment;
@@ -140,11 +157,30 @@ Json bill_object(const Heading& heading, const Bill& bill) {
   out["headroom"] = hbm == 0 ? 0.0 : static_cast<double>(bill.hbm_bytes - bill.peak_bytes) / hbm;
   out["fits"] = bill.fits;
   out["verdict"] = bill.verdict;
+  if (!bill.range.why_none.empty() || !bill.range.of.empty())
+    out["range"] = Json::parse(range_json(bill.range));
+  if (heading.imbalance != 1) out["imbalance"] = heading.imbalance;
   if (heading.step_seconds) out["step_seconds"] = *heading.step_seconds;
   return out;
 }
 
 }  // namespace
+
+std::string range_json(const Range& range) {
+  Json out;
+  if (range.of.empty()) {
+    out["of"] = Json();
+    out["reason"] = range.why_none;
+    return out.dump();
+  }
+  out["of"] = range.of;
+  out["low_bytes"] = integer(range.low);
+  out["high_bytes"] = integer(range.high);
+  out["runs"] = range.runs;
+  out["share"] = range.share;
+  out["runs_of"] = range.runs_of;
+  return out.dump();
+}
 
 std::string bill_json(const Heading& heading, const Bill& bill) {
   return bill_object(heading, bill).dump(2) + '\n';

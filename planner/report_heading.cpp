@@ -33,6 +33,7 @@ Heading heading(const Problem& problem, const Layout& layout) {
   }
   out.layout = describe(problem, layout);
   out.serve = problem.job->serve;
+  out.imbalance = problem.job->imbalance.to_double();
   if (out.serve) out.context = problem.job->context.to_int64();
   if (replays(problem)) {
     out.reserved_note = "two steps replayed through the caching allocator";
@@ -54,6 +55,13 @@ Heading heading(const Problem& problem, const Layout& layout) {
     }
   }
   return out;
+}
+
+std::string on_host(const Problem& problem, const Layout& layout) {
+  const bool states = layout.offload.sign() != 0, kept = problem.inventory.offloads_activations;
+  return states && kept ? "optimizer states and activations"
+         : kept         ? "activations"
+                        : "optimizer states";
 }
 
 }  // namespace plimsoll::report

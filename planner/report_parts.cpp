@@ -114,7 +114,11 @@ std::string title(const Heading& heading, const Bill& bill, const Style& style) 
       style,
       fmt::format("{} · {}, {} parameters", heading.job, heading.model, grouped(bill.params)), 2);
   out += paragraph(style, fmt::format("{} on {}", heading.framework, heading.cluster), 2);
-  if (!heading.layout.empty()) out += paragraph(style, heading.layout, 2);
+  std::string layout = heading.layout;
+  if (heading.imbalance != 1)
+    layout += fmt::format("{}routed tokens {:.3g} of balanced", layout.empty() ? "" : " · ",
+                          heading.imbalance);
+  if (!layout.empty()) out += paragraph(style, layout, 2);
   return out;
 }
 

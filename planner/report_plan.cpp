@@ -141,11 +141,15 @@ std::string best_text(const Problem& problem, const PlanResult& r, const Heading
     out += "  # with " + open + "\n";
   out += "\n";
   Table facts({{}, {Table::Align::left, style.width - 14}});
-  facts.add({"peak", memory(best)});
-  if (best.host_bytes > 0)
-    facts.add({"host", fmt::format("{} of optimizer states a GPU, of {} of its node's memory",
-                                   human_bytes(best.host_bytes), human_bytes(best.host_share))});
   const Bill full = peak_bill(problem, l);
+  facts.add({"peak", memory(best)});
+  if (const std::string range = range_text(full.range); !range.empty())
+    facts.add(
+        {"how sure", fmt::format("{}{}", full.verdict == "edge" ? "on the edge; " : "", range)});
+  if (best.host_bytes > 0)
+    facts.add({"host", fmt::format("{} of {} a GPU, of {} of its node's memory",
+                                   human_bytes(best.host_bytes), on_host(problem, l),
+                                   human_bytes(best.host_share))});
   const StageBill& stage = peak_stage(full);
   const std::string where =
       full.stages.size() == 1 ? "each GPU" : fmt::format("stage {}", full.peak_stage);
@@ -266,10 +270,9 @@ std::string nothing_text(const Problem& problem, const PlanResult& r, const Styl
     const Int128 over = t.peak_bytes - t.hbm_bytes;
     if (t.host_bytes > t.host_share)
       answer += fmt::format(
-          ": at the nearest layout a GPU keeps {} of optimizer states in host memory, and its "
-          "share "
-          "of its node's is {}",
-          human_bytes(t.host_bytes), human_bytes(t.host_share));
+          ": at the nearest layout a GPU keeps {} of {} in host memory, and its share of its "
+          "node's is {}",
+          human_bytes(t.host_bytes), on_host(problem, t.layout), human_bytes(t.host_share));
     else if (over > 0)
       answer += fmt::format(": the nearest layout needs {} of {} ({} over)",
                             human_bytes(t.peak_bytes), human_bytes(t.hbm_bytes), human_bytes(over));

@@ -81,6 +81,11 @@ std::string plan_json(const Problem& problem, const PlanResult& result,
   out["status"] = std::string(name(result.status));
   if (!result.why.empty()) out["reason"] = result.why;
   out["best"] = result.best ? choice(problem, *result.best) : Json();
+  if (result.best) {
+    const Bill full = peak_bill(problem, result.best->layout);
+    out["best"]["verdict"] = full.verdict;
+    out["best"]["range"] = Json::parse(range_json(full.range));
+  }
   out["alternatives"] = Json::array();
   for (const Priced& p : result.alternatives) out["alternatives"].push_back(choice(problem, p));
   Json search;

@@ -7,11 +7,14 @@
 #include <map>
 
 #include "lang/units.hpp"
+#include "planner/range.hpp"
 #include "planner/serve_cost.hpp"
 
 namespace plimsoll {
 
 namespace {
+
+constexpr const char* kRestOfPool = "rest of the cache's pool";
 
 Int128 whole(const Rational& bytes) { return bytes.ceil().num(); }
 
@@ -253,7 +256,7 @@ StageBill Server::bill_of(std::int64_t stage, std::int64_t sequences) const {
                        l_.seq));
   if (!b.lines.empty() && needed > 0) b.lines.back().divided_by = divided_by(s.cache.sequence);
   const Int128 pool = s.page > 0 ? s.page * blocks_ : needed;
-  add_line("rest of the cache's pool", Category::buffers, pool - needed, "",
+  add_line(kRestOfPool, Category::buffers, pool - needed, "",
            "the server takes its whole share when it starts");
   const Int128 inside = s.inside + std::max(pool, needed);
   Int128 beside = s.beside;
@@ -304,6 +307,10 @@ Bill Server::bill() const {
   result.hbm_bytes = stages_[static_cast<std::size_t>(result.peak_stage)].memory;
   result.fits = result.peak_bytes <= result.hbm_bytes;
   result.verdict = result.fits ? "fits" : "does not fit";
+  Int128 pool = 0;
+  for (const BillLine& line : result.stages[static_cast<std::size_t>(result.peak_stage)].lines)
+    if (line.category == Category::kv_cache || line.name == kRestOfPool) pool += line.bytes;
+  result.range = measured_room(p_, pool);
   return result;
 }
 

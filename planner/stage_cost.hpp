@@ -167,8 +167,11 @@ class CostModel {
   /// Prepares a layout; the stages can be asked for then. Throws ArithmeticError on overflow.
   void set(const Layout&);
   StageCost stage(std::int64_t stage);
-  /// What a rank of the stage keeps in host memory.
-  std::int64_t host_bytes(std::int64_t stage) { return kept_stage(stage).host; }
+  /// What a rank of the stage keeps in host memory: optimizer states, and activations of the
+  /// micro-batches in flight.
+  std::int64_t host_bytes(std::int64_t stage);
+  /// The most that a segment of the stage holds in a forward that keeps nothing for a backward.
+  Bytes forward_alone(const StageCost&) const;
   /// The largest moment of a stage alone, and what lies outside the allocator.
   Bytes most(std::int64_t stage, std::int64_t& outside);
 

@@ -245,6 +245,39 @@ std::int64_t CostModel::most_dropped(std::int64_t stage, const StageRuns& runs) 
   return alive * saved + transient;
 }
 
+std::int64_t CostModel::host_bytes(std::int64_t stage) {
+  const StageCost& s = kept_stage(stage);
+  if (!inventory_.offloads_activations) return s.host;
+  std::vector<std::int64_t> away;  // by chunk
+  for (const ChunkCost& c : s.chunks) {
+    std::int64_t sum = 0;
+    for (const Run& r : c.runs)
+      for (const TraceEvent& e : inventory_.traces[r.mode][r.trace].forward)
+        if (e.host) sum += r.count * tensors(r.mode, r.trace)[e.index];
+    away.push_back(sum);
+  }
+  std::int64_t most = 0;
+  for (const Holding& h : holdings_of(stage)) {
+    std::int64_t sum = 0;
+    for (std::size_t k = 0; k < h.alive.size(); ++k) sum += h.alive[k] * away[k];
+    most = std::max(most, sum);
+  }
+  return s.host + most;
+}
+
+Bytes CostModel::forward_alone(const StageCost& s) const {
+  Bytes most;
+  // A recomputed layer's forward keeps its input alone.
+  const RecomputeMode mode = inventory_.traces.size() > kFullRecompute ? kFullRecompute : 0;
+  for (const ChunkCost& c : s.chunks)
+    for (Run r : c.runs) {
+      r.mode = r.trace < problem_.program->class_count ? mode : 0;
+      const Bytes& here = cost(r).forward;
+      if (here.live > most.live) most = here;
+    }
+  return most;
+}
+
 std::vector<Moment> CostModel::moments(const StageCost& s, bool first_step) const {
   std::vector<Moment> list;
   for (std::size_t i = 0; i < s.holdings.size(); ++i)

@@ -234,9 +234,17 @@ struct Clock::Impl {
       s.add(times[k], 0, as_double(work.layers[k] - work.recomputed[k]));
     }
     for (const std::uint32_t r : work.roots) s.add(times[class_layers.size() + r], 0, 1);
+    double away = 0;
+    for (std::size_t k = 0; k < work.layers.size(); ++k) {
+      const auto exposed = [&](std::size_t mode) {
+        return mode < times[k].away.size() ? times[k].away[mode] : 0.0;
+      };
+      away += as_double(work.recomputed[k]) * exposed(l.recompute) +
+              as_double(work.layers[k] - work.recomputed[k]) * exposed(0);
+    }
     StageSeconds out;
     out.gathered = update.gathered(l, links[pool], s.parameters, s.total, false);
-    out.pace = s.total + out.gathered;
+    out.pace = s.total + out.gathered + away;
     out.tp = s.tp;
     out.cp = s.cp;
     out.ep = s.ep;

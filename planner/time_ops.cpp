@@ -120,6 +120,11 @@ SegmentTimer::SegmentTimer(const Problem& problem, const TimeConstants& constant
            std::any_of(problem.framework->entries.begin(), problem.framework->entries.end(),
                        [](const ast::Entry* e) { return e->kind == ast::EntryKind::fuse; });
   modes_ = std::max<std::size_t>(problem.inventory.recompute_modes.size(), 2);
+  const Cluster& cluster = *problem.cluster;
+  pcie_ = cluster.pcie.sign() > 0
+              ? cluster.pcie.to_double() / static_cast<double>(std::max<std::int64_t>(
+                                               cluster.pools.front().gpus_per_node, 1))
+              : constants.pcie;
   if (!problem.job->target.is_zero()) target_ = problem.job->target.to_int64();
   for (std::uint32_t k = 0; k < program.class_count; ++k)
     segments_.push_back(compile(program.class_first_segment[k], problem, shapes, k));
@@ -215,6 +220,10 @@ SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Pr
       if (e.kind == TraceEvent::run && e.recomputing && e.index >= s.first_op &&
           e.index < s.first_op + s.op_count)
         out.ops[e.index - s.first_op].again[mode] = true;
+    const SegmentTrace& events = problem.inventory.traces[mode][trace];
+    out.away.resize(modes_);
+    for (const TraceEvent& e : events.forward)
+      if (e.host) out.away[mode].push_back(slot(events.tensors[e.index].bytes));
   }
   if (s.is_layer)
     for (TimedOp& t : out.ops) t.again[1] = true;
@@ -377,6 +386,13 @@ std::vector<SegmentTime> SegmentTimer::times(const TimeKey& key, const Rates& ra
         for (const TimedOp& op : s.ops)
           if (op.again[mode]) t.host_again[mode] += constants_.host_op;
     t.blend = constants_.host_blend;
+    for (const std::vector<Slot>& kept : s.away) {
+      double bytes = 0;
+      for (const Slot i : kept) bytes += values_[i];
+      // Each way beside that direction's compute.
+      const double way = bytes / pcie_;
+      t.away.push_back(std::max(0.0, way - t.forward) + std::max(0.0, way - t.backward));
+    }
     for (const Slot i : s.dense) t.parameters.dense += values_[i];
     for (const Slot i : s.expert) t.parameters.expert += values_[i];
     for (const Slot i : s.frozen_dense) t.parameters.frozen_dense += values_[i];

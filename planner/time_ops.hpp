@@ -63,6 +63,9 @@ struct SegmentTime {
   double blend = 1;                  ///< TimeConstants::host_blend
   Parameters parameters;
   double total(RecomputeMode mode) const;  ///< forward and backward, the host counted
+  /// By mode: activations that go to host memory and come back, as far as compute does not hide
+  /// them; no bound counts it.
+  std::vector<double> away;
 };
 
 /// One op of a segment: seconds of one micro-batch on one rank, the host not counted. Of it
@@ -124,7 +127,8 @@ class SegmentTimer {
     double launches = 0;        ///< ops, fused linears once
     std::vector<Slot> dense, expert, frozen_dense, frozen_expert;  ///< parameter counts
     std::vector<Slot> flops;                                       ///< forward, backward
-    std::int64_t times = 1;  ///< segments of this class in the model
+    std::vector<std::vector<Slot>> away;  ///< by mode: bytes of tensors that host memory keeps
+    std::int64_t times = 1;               ///< segments of this class in the model
   };
   struct Cost {
     double forward = 0, backward = 0, tp = 0, cp = 0, ep = 0, attention_forward = 0;
@@ -147,6 +151,7 @@ class SegmentTimer {
   std::vector<double> values_;  ///< of roots_, at the last run
   std::vector<TimedSegment> segments_;
   std::size_t modes_ = 2;
+  double pcie_ = 0;          ///< B/s of one GPU
   bool fuses_ = false;       ///< the stack stores linears that read one value as one weight
   std::int64_t target_ = 0;  ///< tokens of the other sequence; 0: as long as `seq`
 };

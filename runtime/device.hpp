@@ -156,6 +156,9 @@ class Device {
   virtual bool computes() const { return true; }
   /// A value that the next segment keeps for itself while this one keeps it too.
   virtual void copy(TensorId /*from*/, TensorId /*to*/) {}
+  /// Host memory keeps a tensor's content under \a key, and gives it back.
+  virtual void store(TensorId, std::uint64_t /*key*/) {}
+  virtual void fetch(std::uint64_t /*key*/, TensorId) {}
 };
 
 }  // namespace plimsoll::runtime

@@ -94,6 +94,7 @@ class Executor {
   std::deque<SharedTensors> shared_;           ///< oldest first
   std::vector<TensorId> shared_gradients_;     ///< by StagePlan::shared
   std::vector<Handed> handed_;                 ///< the next segment may go on with them
+  std::uint64_t stored_ = 0;                   ///< keys of Device::store
   std::vector<std::pair<TensorId, TensorInfo>> neighbours_;  ///< rows of other layers, this pass
   bool any_backward_ = false, grown_ = false, updated_ = false;
   const bool computes_;

@@ -161,6 +161,7 @@ void Executor::play(const PlannedSegment& s, SegmentFrame& frame) {
     if (event.kind == TraceEvent::alloc) {
       if ((*s.bytes)[event.index] == 0) continue;
       tensor = device_.allocate(tensor_info(s, event.index));
+      if (event.host && computes_) device_.fetch(frame.on_host.at(event.index), tensor);
       if (s.trace->tensors[event.index].role == TensorRole::gradient)
         frame.bind(s.values[event.index], tensor);
     } else if (tensor != kNoTensor) {
@@ -168,6 +169,7 @@ void Executor::play(const PlannedSegment& s, SegmentFrame& frame) {
       if (is_gradient(s.trace->tensors[event.index].role)) frame.unbind(tensor);
       const TensorId freed = tensor;
       tensor = kNoTensor;
+      if (event.host && computes_) device_.store(freed, frame.on_host[event.index] = stored_++);
       device_.free(freed);
     }
   }

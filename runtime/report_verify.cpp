@@ -187,6 +187,11 @@ std::string verify_text(const Heading& heading, const Bill& bill, const Problem&
   const std::size_t colon = said.find(':');
   std::string out = paint(style, v.agrees ? Paint::green : Paint::red, said.substr(0, colon)) +
                     said.substr(colon);
+  if (const std::string range = range_text(bill.range); !range.empty())
+    out += paragraph(style,
+                     fmt::format("The bill: {}; {}.",
+                                 bill.verdict == "edge" ? "on the edge" : bill.verdict, range),
+                     2);
   out += title(heading, bill, style);
   if (!v.ranks.empty()) {
     out += '\n' + rank_table(v, style);

@@ -14,6 +14,6 @@ std::string verify_text(const Heading&, const Bill&, const Problem&, const runti
                         const Style&);
 
 /// `plimsoll.verify/1` (docs/schemas/verify.schema.json), ends with a newline.
-std::string verify_json(const Problem&, const runtime::Verification&);
+std::string verify_json(const Problem&, const Bill&, const runtime::Verification&);
 
 }  // namespace plimsoll::report

@@ -73,7 +73,7 @@ Json gpu(const runtime::GpuSeen& g) {
 
 }  // namespace
 
-std::string verify_json(const Problem& p, const runtime::Verification& v) {
+std::string verify_json(const Problem& p, const Bill& bill, const runtime::Verification& v) {
   Json out;
   out["schema"] = "plimsoll.verify/1";
   out["device"] = v.device;
@@ -81,6 +81,8 @@ std::string verify_json(const Problem& p, const runtime::Verification& v) {
   for (const RankCheck& r : v.ranks) out["ranks"].push_back(rank(r));
   out["worst_difference"] = v.worst_difference;
   out["agrees"] = v.agrees;
+  out["verdict"] = bill.verdict;
+  out["range"] = Json::parse(range_json(bill.range));
   if (!v.losses.empty()) out["losses"] = v.losses;
   if (v.gpu) out["gpu"] = gpu(*v.gpu);
   if (v.failure) {

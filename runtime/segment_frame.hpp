@@ -2,6 +2,7 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -45,7 +46,8 @@ class Executor::SegmentFrame final : public Frame {
   std::vector<std::pair<ValueId, TensorId>> gradients_;
 
  public:
-  std::vector<TensorId> tensors;  ///< by tensor of the trace
+  std::vector<TensorId> tensors;                   ///< by tensor of the trace
+  std::map<std::uint32_t, std::uint64_t> on_host;  ///< tensors of the trace, by Device::store's key
 };
 
 }  // namespace plimsoll::runtime

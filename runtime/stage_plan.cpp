@@ -109,8 +109,11 @@ PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment) {
   for (const bool backward : {false, true}) {
     const std::vector<TraceEvent>& events = backward ? s.trace->backward : s.trace->forward;
     std::size_t begin = 0, end = events.size();
-    while (begin < end && events[begin].kind == TraceEvent::alloc) ++begin;
-    while (end > begin && events[end - 1].kind == TraceEvent::free) --end;
+    const auto hands = [&](const TraceEvent& e, TraceEvent::Kind kind) {
+      return e.kind == kind && !e.host;
+    };
+    while (begin < end && hands(events[begin], TraceEvent::alloc)) ++begin;
+    while (end > begin && hands(events[end - 1], TraceEvent::free)) --end;
     s.begin[backward] = begin;
     s.end[backward] = end;
   }
@@ -118,7 +121,7 @@ PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment) {
   OpId next = kNone;
   for (std::size_t e = s.end[0]; e-- > s.begin[0];) {
     if (forward[e].kind == TraceEvent::run) next = forward[e].index;
-    if (forward[e].kind != TraceEvent::free || next == kNone) continue;
+    if (forward[e].kind != TraceEvent::free || forward[e].host || next == kNone) continue;
     const ValueId freed = s.trace->tensors[forward[e].index].value;
     for (const ValueId v : program.ops[next].inputs)
       if (freed != kNone && inventory.flow.storage[v] == freed &&
@@ -131,7 +134,10 @@ PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment) {
 void StagePlan::plan_states() {
   for (const StaticBytes& st : cost.statics) {
     const Item& row = item(st.item);
-    if (row.outside || st.bytes.live == 0 || row.lifetime.kind == LifetimeKind::microbatch)
+    const bool beside =
+        row.lifetime.kind == LifetimeKind::span && is_beside_steps(row.lifetime.from);
+    if (row.outside || beside || st.bytes.live == 0 ||
+        row.lifetime.kind == LifetimeKind::microbatch)
       continue;
     PlannedState state;
     state.item = &row;

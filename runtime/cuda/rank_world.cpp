@@ -77,6 +77,8 @@ std::string why_not_on_cuda(const Problem& p, const Layout& l) {
     if (op.kind == OpKind::attention && (op.q_width > 256 || op.v_width > 256))
       return "the device 'cuda' has no attention for heads wider than 256";
   }
+  if (p.inventory.offloads_activations)
+    return "the device 'cuda' does not send activations to the host yet";
   if (2 * l.cp > Runs::kMost) return "the device 'cuda' divides a sequence over 8 ranks at most";
   return "";
 }

@@ -72,6 +72,19 @@ void HostDevice::shrink(TensorId id, std::int64_t bytes) {
 
 void HostDevice::hand_on(TensorId id, const TensorInfo& info) { counted_.hand_on(id, info); }
 
+void HostDevice::store(TensorId id, std::uint64_t key) {
+  const Tensor& t = tensors_.at(id);
+  away_[key].assign(t.at, t.at + t.bytes);
+}
+
+void HostDevice::fetch(std::uint64_t key, TensorId id) {
+  const auto kept = away_.find(key);
+  PLIMSOLL_ASSERT(kept != away_.end() &&
+                  static_cast<std::int64_t>(kept->second.size()) == tensors_.at(id).bytes);
+  std::memcpy(tensors_[id].at, kept->second.data(), kept->second.size());
+  away_.erase(kept);
+}
+
 void HostDevice::copy(TensorId from, TensorId to) {
   const Tensor& a = tensors_.at(from);
   Tensor& b = tensors_.at(to);

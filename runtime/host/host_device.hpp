@@ -35,6 +35,8 @@ class HostDevice final : public Device {
   void exchange(const Exchange&) override;
   void update(int step) override;
   void copy(TensorId from, TensorId to) override;
+  void store(TensorId, std::uint64_t key) override;
+  void fetch(std::uint64_t key, TensorId) override;
 
   /// After Executor::start(): gives the weights their values.
   void start() { states_.start(); }
@@ -59,6 +61,7 @@ class HostDevice final : public Device {
   /// Values that have no tensor because an op accounts for them: by micro-batch, value and whether
   /// it is the gradient.
   using Loose = std::map<std::tuple<std::int64_t, ValueId, bool>, std::vector<float>>;
+  std::map<std::uint64_t, std::vector<std::byte>> away_;  ///< activations in host memory
 
   /// A tensor's numbers: its memory, or of a half a copy in fp32 that close_views() writes back.
   float* floats(TensorId);

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+// Written by bench/residuals.py --write from tests/data/residuals.csv; do not edit.
+
+/// Measured over counted bytes of published runs, in 1/100,000: of a framework, a feature of the
+/// job and a counter of the allocator the number of recipes, and the limits of their middle 90 %
+/// (of fewer than 20 recipes: the lowest and the highest).
+#define PLIMSOLL_RESIDUALS(X) \
+  X("megatron", "dense", allocated, 79, 99885, 100582)        \
+  X("megatron", "dense", reserved, 9, 97585, 102644)          \
+  X("megatron", "experts", allocated, 25, 97756, 104149)      \
+  X("torchtitan", "dense fsdp", reserved, 27, 85600, 116720)  \
+  X("torchtune", "dense", allocated, 5, 97963, 100812)        \
+  X("vllm", "serving", room, 8, -9000, 189000)
+
+/// Routed tokens over balanced ones, in 1/100,000, that runs of dropless experts must have had for
+/// their bills to be right; in order.
+#define PLIMSOLL_IMBALANCES(X) \
+  X(83489) X(91337) X(95273) X(96116) X(103378) X(104976) X(105700) X(110500)  \
+  X(111423) X(112199) X(117853) X(118516) X(121394) X(123046)
