@@ -11,7 +11,7 @@
   X("megatron", "dense", allocated, 79, 99885, 100582)        \
   X("megatron", "dense", reserved, 9, 97585, 102644)          \
   X("megatron", "experts", allocated, 25, 97756, 104149)      \
-  X("torchtitan", "dense fsdp", reserved, 27, 85600, 116720)  \
+  X("torchtitan", "dense fsdp", reserved, 27, 84736, 110685)  \
   X("torchtune", "dense", allocated, 5, 97963, 100812)        \
   X("vllm", "serving", room, 8, -9000, 189000)
 
