@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
+#include "cli/answer.hpp"
+
 #include <fmt/format.h>
 
 #include <exception>
@@ -9,7 +11,6 @@
 #include <string>
 #include <variant>
 
-#include "cli/answer.hpp"
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
 #include "cli/files.hpp"
@@ -74,8 +75,32 @@ Outcome answer(const std::vector<std::string>& arguments, std::string_view input
   return answer(static_cast<int>(argv.size()), argv.data(), Terminal{});
 }
 
+namespace {
+
+/// What a file or a command line held, fit for a terminal: control characters as \xNN, lines cut
+/// where nobody reads on.
+std::string shown(const std::string& text) {
+  constexpr std::size_t kLongest = 600;
+  std::string out;
+  std::size_t in_line = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool inside = (byte & 0xc0) == 0x80;  // of a character of several bytes
+    in_line = c == '\n' ? 0 : in_line + (inside ? 0 : 1);
+    if (in_line == kLongest && !inside) out += "…";
+    if (in_line >= kLongest) continue;
+    if ((byte < 0x20 && c != '\n') || byte == 0x7f)
+      out += fmt::format("\\x{:02x}", byte);
+    else
+      out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
 Outcome user_error(const std::string& message, const std::string& help) {
-  return {kUserError, "", fmt::format("plimsoll: {}\nhelp: {}\n", message, help)};
+  return {kUserError, "", fmt::format("plimsoll: {}\nhelp: {}\n", shown(message), shown(help))};
 }
 
 }  // namespace plimsoll::cli

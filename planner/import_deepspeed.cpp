@@ -233,6 +233,14 @@ Imported read_deepspeed(const Request& request) {
     result.mistakes.push_back({"this is no JSON object", "give a configuration of DeepSpeed"});
     return result;
   }
+  for (const char* section : {"zero_optimization", "bf16", "fp16", "optimizer", "tensor_parallel"})
+    if (const auto at = json.find(section);
+        at != json.end() && !at->is_object() && !at->is_null()) {
+      result.mistakes.push_back(
+          {fmt::format("'{}' is to be an object, found {}", section, at->dump()),
+           "correct the file"});
+      return result;
+    }
   result.plan = SpeedReader(json, request, result).plan();
   return result;
 }

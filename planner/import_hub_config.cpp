@@ -10,6 +10,8 @@
 
 #include <map>
 
+#include "lang/rational.hpp"
+
 namespace plimsoll::imports {
 namespace {
 
@@ -85,8 +87,8 @@ class Family {
     b_.add("vocab", s_.vocab);
   }
   void head_dim(std::int64_t otherwise = 0) {
-    const std::int64_t d = c_.number("head_dim", otherwise);
-    if (d > 0 && d * s_.heads != s_.hidden) b_.add("head_dim", d);
+    const std::int64_t d = c_.has("head_dim") ? c_.needed({"head_dim"}) : otherwise;
+    if (d > 0 && Int128(d) * s_.heads != s_.hidden) b_.add("head_dim", d);
   }
   void tied(bool otherwise) { b_.on("tied", c_.flag("tie_word_embeddings", otherwise)); }
   /// What all of Llama's descendants share.

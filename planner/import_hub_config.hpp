@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -30,7 +31,8 @@ class HubConfig {
     if (!has(key)) return otherwise;
     const nlohmann::json& v = json_[key];
     if (v.is_number_integer()) return v.get<std::int64_t>();
-    if (v.is_number_float() && v.get<double>() == static_cast<double>(v.get<std::int64_t>()))
+    if (v.is_number_float() && std::abs(v.get<double>()) < 9e18 &&
+        v.get<double>() == static_cast<double>(v.get<std::int64_t>()))
       return v.get<std::int64_t>();
     into_.mistakes.push_back(
         {fmt::format("'{}' is to be a whole number, found {}", key, v.dump()), "correct the file"});

@@ -114,6 +114,8 @@ class Reader {
     while (at_ < text_.size() && text_[at_] != quote && text_[at_] != '\n') {
       if (quote == '"' && text_[at_] == '\\' && at_ + 1 < text_.size()) {
         ++at_;
+        if (std::string_view("nt\"\\").find(text_[at_]) == std::string_view::npos)
+          fail("of escapes in strings \\n, \\t, \\\" and \\\\ are read");
         out += text_[at_] == 'n' ? '\n' : text_[at_] == 't' ? '\t' : text_[at_];
         ++at_;
       } else {

@@ -126,6 +126,14 @@ class Titan {
       into_.mistakes.push_back({"a degree of [parallelism] is not above 0", "correct the file"});
       return;
     }
+    constexpr std::int64_t kMost = 1'000'000;
+    if (std::max({tp_, pp_, cp_, replicate_}) > kMost || tp_ * pp_ > kMost ||
+        cp_ * replicate_ > kMost) {
+      into_.mistakes.push_back(
+          {"no cluster has as many GPUs as the degrees of [parallelism] ask for",
+           "correct the file"});
+      return;
+    }
     const std::int64_t rest = tp_ * pp_ * cp_ * replicate_;
     if (shard_ <= 0) {
       const std::int64_t gpus = request_.gpus.value_or(std::max<std::int64_t>(rest, 8));

@@ -180,10 +180,13 @@ class Sum {
   bool bad_ = false;
 };
 
+/// Longer than any value of a launch script: names that double one another end here.
+constexpr std::size_t kLongestValue = 1 << 20;
+
 /// Puts values in for $NAME, ${NAME}, ${NAME:-otherwise} and $((…)); what nothing sets stays.
 std::string filled(const std::string& text, const std::map<std::string, std::string>& names) {
   std::string out;
-  for (std::size_t i = 0; i < text.size();) {
+  for (std::size_t i = 0; i < text.size() && out.size() <= kLongestValue;) {
     if (text[i] != '$') {
       out += text[i++];
       continue;
@@ -293,6 +296,7 @@ class Collector {
       return true;
     }
     value = filled(value, launch.environment);
+    if (value.size() > kLongestValue) value.clear();
     if (value.find("--") != std::string::npos) {
       take(Words(value).all());
       open_ = nullptr;

@@ -17,6 +17,8 @@ constexpr std::size_t kMessage = 1500;
 /// Of a traceback, before the message.
 constexpr std::size_t kTraceback = 20'000;
 constexpr std::size_t kLastCalls = 1000;
+/// Of a line, before the message.
+constexpr std::size_t kLine = 2000;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -203,10 +205,12 @@ void read_failures(std::string_view text, const Lines& lines, MemoryLog& log) {
     Failure f;
     f.line = lines.number(at);
     const std::size_t line_start = lines.start(f.line);
-    f.rank = rank_of(text.substr(line_start, at - line_start));
+    // What stands before it on its line, if that is a line that somebody would read.
+    const std::size_t said_from = std::max(line_start, at - std::min(at, kLine));
+    const std::string_view said = text.substr(said_from, at - said_from);
+    f.rank = rank_of(said);
     f.segment = size_after(std::string_view(message).substr(0, 200), kTried);
     // "CUDA error: out of memory", "Cuda failure 2 'out of memory'" of CUDA itself and of NCCL.
-    const std::string_view said = text.substr(line_start, at - line_start);
     const bool driver = said.find("CUDA error: ") != kNone || said.find("Cuda failure") != kNone ||
                         said.find("cudaErrorMemoryAllocation") != kNone;
     if (!f.segment && !driver) continue;
@@ -215,14 +219,15 @@ void read_failures(std::string_view text, const Lines& lines, MemoryLog& log) {
       read_parentheses(message, f);
     else if (f.segment)
       read_sentences(message, f);
-    const std::size_t from = line_start > kTraceback ? line_start - kTraceback : 0;
-    f.where = where_of(text.substr(from, line_start - from));
     // Ranks, and loggers beside them, repeat one message.
     const auto same = [&](const Failure& g) {
       return g.rank == f.rank && g.gpu == f.gpu && g.segment == f.segment &&
              g.allocated == f.allocated;
     };
-    if (std::none_of(log.failures.begin(), log.failures.end(), same)) log.failures.push_back(f);
+    if (std::any_of(log.failures.begin(), log.failures.end(), same)) continue;
+    const std::size_t from = line_start > kTraceback ? line_start - kTraceback : 0;
+    f.where = where_of(text.substr(from, line_start - from));
+    log.failures.push_back(f);
   }
 }
 

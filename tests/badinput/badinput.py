@@ -7,6 +7,7 @@ on standard error where and what with a line of help, and leave every file as it
 
 usage: badinput.py PROGRAM [unittest arguments]
 """
+import json
 import os
 import pathlib
 import re
@@ -231,6 +232,70 @@ class Surroundings(Mistake):
         self.refused("check", good, good, says="one file")
         self.refused("check", "--jsn", good, says="did you mean '--json'?")
         self.refused("fmt", "--write", "-", says="standard input", input=b"")
+
+
+class Imports(Mistake):
+    """What import and diagnose are given is written by other programs, by people, and by nobody."""
+
+    CONFIG = {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+              "intermediate_size": 8192, "vocab_size": 128256}
+
+    def config(self, **change):
+        return self.write(json.dumps({**self.CONFIG, **change}), "config.json")
+
+    def test_no_config(self):
+        for text in ("", "\0" * 100, "[]", "null", "1e999", "[" * MANY, '{"a":' * MANY, "{" + "// a comment"):
+            self.refused("import", self.write(text, "config.json"))
+            self.refused("import", self.write(text, "config.json"), "--from", "huggingface")
+
+    def test_sizes_that_no_model_has(self):
+        for wrong in (0, -1, 10**30, 2048.5, 1e300, "2048", True, [1]):
+            self.refused("import", self.config(hidden_size=wrong), says="hidden_size")
+        self.refused("import", self.config(head_dim=-5), says="head_dim")
+        self.refused("import", self.config(hidden_size=10**18, num_hidden_layers=10**18))
+        self.refused("import", self.config(num_hidden_layers=10**7))
+
+    def test_what_is_said_of_a_name_is_fit_for_a_terminal(self):
+        said = self.refused("import", self.config(model_type="x\x1b[31m\0"), says="x\\x1b[31m\\x00")
+        self.assertNotIn("\x1b", said)
+        self.assertLess(len(self.refused("import", self.config(model_type="a" * MANY))), 2000)
+
+    def launch(self, text, **how):
+        return self.refused("import", self.write(text, "launch.sh"), "--from", "megatron", "--gpu", "h100_sxm", "--gpus", "8", **how)
+
+    def test_launch_scripts(self):
+        for text in ("", "#!/bin/bash\n", "pretrain_gpt.py --num-layers", "pretrain_gpt.py --num-layers '80", "pretrain_gpt.py --num-layers -4",
+                     "pretrain_gpt.py --num-layers 99999999999999999999", "pretrain_gpt.py --num-layers $(cat /etc/passwd)",
+                     b"pretrain_gpt.py --num-layers 8\0 --hidden-size 64", "pretrain_gpt.py \\\n" * 5000):
+            self.launch(text)
+
+    def test_names_that_double_one_another(self):
+        self.launch("A=x\n" + 'A="$A$A"\n' * 60 + "pretrain_gpt.py --num-layers $A")
+        self.launch('A="$A$A"\n' * 60 + "pretrain_gpt.py --num-layers $A")
+
+    def titan(self, text, **how):
+        return self.refused("import", self.write(text, "job.toml"), "--from", "torchtitan", "--gpu", "h100_sxm", "--gpus", "8", **how)
+
+    def test_tomls(self):
+        for text in ("", "[model", "a = " + "[" * MANY, '[model]\nname = "llama3', b"[model]\nname = 1\0", '[model]\nname = "\\u0000"'):
+            self.titan(text)
+        self.titan('[model]\nname="llama3"\nflavor="8B"\n[training]\nseq_len=8192\nlocal_batch_size=1\n[parallelism]\n'
+                   "tensor_parallel_degree=1000000000000\npipeline_parallel_degree=999999999999\n", says="degrees")
+
+    def test_deepspeed(self):
+        model = self.config()
+        for text in ('{"zero_optimization": []}', '{"zero_optimization": {"stage": 99}, "train_batch_size": -1}'):
+            self.refused("import", self.write(text, "ds.json"), model, "--from", "deepspeed", "--gpu", "h100_sxm", "--gpus", "8", "--set", "seq=8192")
+
+    def test_logs(self):
+        plan = self.write(job() + "layout l { tp = 1 }\n", "job.plan")
+        for text in ("", b"\0" * 1000, b"\xff" * 1000, "out of memory " * MANY, "," * MANY + " MiB"):
+            self.refused("diagnose", plan, self.write(text, "log"))
+        tried = "CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is free."
+        for sizes in (("9" * 25 + ".00 GiB", "1e400 GiB", "-5 GiB"), ("-2.00 GiB", "0 bytes", "0 bytes"), ("2.00 GiB", "8191.00 PiB", "1.00 GiB"),
+                      ("2.00 GiB", "79.18 GiB", "1.00 GiB")):
+            done = self.run_program("diagnose", plan, self.write(tried.format(*sizes) * 300, "log"))
+            self.assertIn(done.returncode, (0, 1), done.stderr)
 
 
 class Output(Mistake):
