@@ -307,6 +307,24 @@ def torchtitan(row, _):
                 None, row["outcome"], assumed)
 
 
+def tune_once(row):
+    """A run of torchtune's recipes for a single device (recipes/configs/llama3_1/8B_*_single_device.yaml and their like)."""
+    if row["gpus"] != "1":
+        raise Skip("torchtune on several GPUs, which no framework here stands for")
+    kind = next((k for k in ("qlora", "lora", "full") if k in row["precision"].lower()), None)
+    if kind is None or not value(row, "mbs") or not value(row, "seq"):
+        raise Skip("a recipe that is not told")
+    rank = 64 if re.search(r"3\.2", row["model"]) else 8
+    adapter = f"rank = {rank}, on = {{q, v, o, gate, up, down}}"
+    job = {"full": "optimizer = adamw_paged  optimizer_in_backward = true", "lora": f"m_dtype = bf16  v_dtype = bf16  adapt = lora({adapter})",
+           "qlora": f"m_dtype = bf16  v_dtype = bf16  adapt = qlora({adapter}, base = nf4)"}[kind]
+    machine = cluster(row, 1).replace("gpus_per_node = 1", "gpus_per_node = 1  host_memory = 1 TiB  pcie = 200 GB/s")
+    plan = (machine + shape(row) + f"train t {{ model = m  cluster = c  seq = {row['seq']}  batch = {row['mbs']}  framework = torchtune\n"
+            f"  compile = true  loss = chunked  offload_activations = true  {job} }}\nlayout run {{ zero = 0  mbs = {row['mbs']}  recompute = full }}\n")
+    return Case(row["id"], "torchtune, one GPU", row["id"], "torchtune", plan, [Figure("most", "allocated", value(row, "measured_GiB_allocated"))],
+                None, row["outcome"], ["everything recomputed, inputs of layers offloaded: the whole of its page's ladder"])
+
+
 def torchtune(row, _):
     """torchtune's ladder of techniques on one GPU; each row adds one to those before it."""
     ladder = ["baseline", "+packed", "+compile", "+chunked", "+ac full", "+optim in bwd", "+act offload", "+8bit", "lora", "qlora"]
@@ -314,13 +332,17 @@ def torchtune(row, _):
     step = next((i for i, word in reversed(list(enumerate(ladder))) if words and words[1].lower().startswith(word)), None)
     if step is None or step == 0:
         raise Skip("sequences of a length that is not told")
-    if step >= 6:
-        raise Skip("activations offloaded, which no framework here does")
-    job = ["m_dtype = bf16", "v_dtype = bf16"]
+    job = []
+    job += ["m_dtype = bf16", "v_dtype = bf16"] if step != 7 else ["optimizer = adamw8bit"]
     job += ["compile = true"] if step >= 2 else []
     job += ["loss = chunked"] if step >= 3 else []
-    job += ["optimizer_in_backward = true"] if step >= 5 else []
-    plan = (cluster(row, 1) + shape(row) +
+    job += ["optimizer_in_backward = true"] if 5 <= step < 8 else []
+    job += ["offload_activations = true"] if step >= 6 else []
+    # recipes/configs/llama3_2/3B_{lora,qlora}_single_device.yaml: q, v, the output projection and the feed-forward.
+    adapter = "rank = 64, on = {q, v, o, gate, up, down}"
+    job += [f"adapt = lora({adapter})"] if step == 8 else [f"adapt = qlora({adapter}, base = nf4)"] if step == 9 else []
+    machine = cluster(row, 1).replace("gpus_per_node = 1", "gpus_per_node = 1  host_memory = 1 TiB  pcie = 200 GB/s")
+    plan = (machine + shape(row) +
             f"train t {{ model = m  cluster = c  seq = {row['seq']}  batch = {row['gbs']}  framework = torchtune\n  {'  '.join(job)} }}\n"
             f"layout run {{ zero = 0  mbs = {row['mbs']}" + ("  recompute = full" if step >= 4 else "") + " }\n")
     return Case(row["id"], "S6", row["id"], "torchtune", plan, [Figure("most", "allocated", value(row, "measured_GiB_allocated"))], None,
@@ -419,6 +441,8 @@ def case_of(row, program):
         return vocabulary(row, program)
     if name.startswith("litgpt"):
         return litgpt(row, program)
+    if name == "torchtune":
+        return tune_once(row)
     if name.startswith("ms-swift DeepSpeed"):
         return swift(row, program)
     if name == "S6":
