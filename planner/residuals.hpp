@@ -12,7 +12,7 @@
   X("megatron", "dense", reserved, 9, 97585, 102644)          \
   X("megatron", "experts", allocated, 25, 97756, 104149)      \
   X("torchtitan", "dense fsdp", reserved, 27, 84736, 110685)  \
-  X("torchtune", "dense", allocated, 5, 97963, 100812)        \
+  X("torchtune", "dense", allocated, 9, 94743, 107460)        \
   X("vllm", "serving", room, 8, -9000, 189000)
 
 /// Routed tokens over balanced ones, in 1/100,000, that runs of dropless experts must have had for
