@@ -38,11 +38,11 @@ void check_under(const std::string& framework, const Case& c,
   }
 }
 
-const Case kLlamaCase{
+const Case kDenseDecoder{
     "model tiny = decoder { layers = 4  hidden = 16  heads = 4  kv_heads = 2  ffn = 24  vocab = 32 "
     "}",
     ""};
-const Case kDeepseek{
+const Case kLatentExperts{
     "model tiny = decoder { layers = 3  hidden = 16  heads = 2  ffn = 24  vocab = 32  "
     "experts = 4  top_k = 1  expert_ffn = 12  shared = 8  first_dense = 1  score = "
     "sigmoid  kv_lora = 8  q_lora = 12  nope = 6  rope_dim = 4  v_dim = 8 }",
@@ -52,7 +52,7 @@ const Case kDeepseek{
 
 TEST_CASE("host run: activations in host memory", "[host][offload]") {
   const std::string away = "param offload_activations = true";
-  check_under(away, kLlamaCase,
+  check_under(away, kDenseDecoder,
               {{1, ""},
                {1, "recompute = full"},
                {1, "recompute = selective"},
@@ -61,13 +61,13 @@ TEST_CASE("host run: activations in host memory", "[host][offload]") {
                {4, "pp = 4  recompute = full"},
                {2, "pp = 2  vpp = 2"},
                {2, "zero = 3"}});
-  check_under(away, kDeepseek, {{1, ""}, {2, "ep = 2"}, {1, "recompute = full"}});
+  check_under(away, kLatentExperts, {{1, ""}, {2, "ep = 2"}, {1, "recompute = full"}});
 }
 
 TEST_CASE("activations in host memory are not on the GPU", "[offload]") {
-  const Priced kept = price(plan_text(kLlamaCase, 1, "recompute = full"));
+  const Priced kept = price(plan_text(kDenseDecoder, 1, "recompute = full"));
   const Priced away =
-      price(under("param offload_activations = true", kLlamaCase, 1, "recompute = full"));
+      price(under("param offload_activations = true", kDenseDecoder, 1, "recompute = full"));
   CHECK(test::total(test::saved(away, kFullRecompute)) == 0);
   CHECK(away.bill.stages[0].live_bytes < kept.bill.stages[0].live_bytes);
   // Inputs of four layers: one micro-batch of one sequence of 16 tokens of 16 numbers in fp32.
@@ -84,12 +84,12 @@ TEST_CASE("host run: discarded outputs are made again", "[host][discard]") {
   for (const char* words :
        {"discard = {residual_norms}", "discard = {rmsnorm, glu}", "discard = {dense_mlp}",
         "drop = {attention}  discard = {residual_norms}"})
-    check_under(fmt::format("recompute slim {{ {} }}", words), kLlamaCase, layouts);
+    check_under(fmt::format("recompute slim {{ {} }}", words), kDenseDecoder, layouts);
   for (const char* words :
        {"discard = {q_up, k_up, v_up, rope, concat}", "discard = {expert_activations}",
         "discard = {shared_experts, dense_mlp}",
         "discard = {residual_norms, expert_activations, q_up, k_up, v_up, rope, concat}"})
-    check_under(fmt::format("recompute slim {{ {} }}", words), kDeepseek,
+    check_under(fmt::format("recompute slim {{ {} }}", words), kLatentExperts,
                 {{1, "recompute = slim"},
                  {2, "ep = 2  recompute = slim"},
                  {2, "tp = 2  recompute = slim"}});
@@ -103,14 +103,14 @@ TEST_CASE("what discarding saves", "[discard]") {
            test::total(test::saved(p, p.layout.recompute, layer));
   };
   // Of a token 16 numbers in fp32: the outputs of both norms; their inputs stay.
-  CHECK(saved_bytes("discard = {residual_norms}", kLlamaCase, 0) == 2 * 16 * 16 * 4);
+  CHECK(saved_bytes("discard = {residual_norms}", kDenseDecoder, 0) == 2 * 16 * 16 * 4);
   // The gated product's output.
-  CHECK(saved_bytes("discard = {glu}", kLlamaCase, 0) == 24 * 16 * 4);
+  CHECK(saved_bytes("discard = {glu}", kDenseDecoder, 0) == 24 * 16 * 4);
   // Of one expert a token: its product.
-  CHECK(saved_bytes("discard = {expert_activations}", kDeepseek, 1) == 12 * 16 * 4);
-  CHECK(saved_bytes("discard = {expert_activations}", kDeepseek, 0) == 0);
+  CHECK(saved_bytes("discard = {expert_activations}", kLatentExperts, 1) == 12 * 16 * 4);
+  CHECK(saved_bytes("discard = {expert_activations}", kLatentExperts, 0) == 0);
   // The feed-forward's two products and the gated one, beside experts or without any.
-  CHECK(saved_bytes("discard = {dense_mlp}", kDeepseek, 0) == 3 * 24 * 16 * 4);
-  CHECK(saved_bytes("discard = {dense_mlp}", kDeepseek, 1) == 0);
-  CHECK(saved_bytes("discard = {shared_experts}", kDeepseek, 1) == 3 * 8 * 16 * 4);
+  CHECK(saved_bytes("discard = {dense_mlp}", kLatentExperts, 0) == 3 * 24 * 16 * 4);
+  CHECK(saved_bytes("discard = {dense_mlp}", kLatentExperts, 1) == 0);
+  CHECK(saved_bytes("discard = {shared_experts}", kLatentExperts, 1) == 3 * 8 * 16 * 4);
 }
