@@ -125,6 +125,7 @@ def header(rows):
 #pragma once
 
 // Written by bench/residuals.py --write from tests/data/residuals.csv; do not edit.
+// clang-format off
 
 /// Measured over counted bytes of published runs, in 1/100,000: of a framework, a feature of the
 /// job and a counter of the allocator the number of recipes, and the limits of their middle 90 %
@@ -147,6 +148,7 @@ def header(rows):
     lines = ["  " + " ".join(f"X({round(r * 1e5)})" for r in imbalances[i:i + 8]) for i in range(0, len(imbalances), 8)]
     width = max(len(line) for line in lines) + 1
     print(" \\\n".join(line.ljust(width) if line is not lines[-1] else line for line in lines), file=out)
+    print("// clang-format on", file=out)
     return out.getvalue()
 
 

@@ -31,6 +31,7 @@ std::optional<Priced> fitted(const Problem& problem, const Layout& outer, Inner&
   p.time = clock.step(p.layout);
   const Pricer::Peak peak = pricer.peak(p.layout);
   if (!peak.fits) return std::nullopt;
+  if (pricer.any_stage_over(p.layout, Inner::kNoLimit)) return std::nullopt;
   const Pricer::Peak exact = pricer.exact(p.layout);
   if (!exact.fits) return std::nullopt;
   p.set_peak(exact);

@@ -111,6 +111,8 @@ class Pricer {
   /// The stages that take more than \a cap or than their GPU has, by exact()'s measure. Stages far
   /// below it are not replayed.
   std::vector<std::int64_t> stages_over(const Layout&, std::int64_t cap);
+  /// Is there one?
+  bool any_stage_over(const Layout&, std::int64_t cap);
   /// The lines and categories of peak()'s stage at its peak, or of exact()'s, without formulas
   /// (train jobs).
   StageBill lines(const Layout&, bool exactly = false);

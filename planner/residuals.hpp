@@ -3,6 +3,7 @@
 #pragma once
 
 // Written by bench/residuals.py --write from tests/data/residuals.csv; do not edit.
+// clang-format off
 
 /// Measured over counted bytes of published runs, in 1/100,000: of a framework, a feature of the
 /// job and a counter of the allocator the number of recipes, and the limits of their middle 90 %
@@ -20,3 +21,4 @@
 #define PLIMSOLL_IMBALANCES(X) \
   X(83489) X(91337) X(95273) X(96116) X(103378) X(104976) X(105700) X(110500)  \
   X(111423) X(112199) X(117853) X(118516) X(121394) X(123046)
+// clang-format on

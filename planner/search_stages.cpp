@@ -113,8 +113,7 @@ void Search::solve_with_lists(const Entry& e, Layout l) {
   }
   if (!found) return;
   const Layout whole = with_lists(l, *found);
-  refused_front_ =
-      refused_front_ || (!settle(whole, e) && !pricer_.stages_over(whole, cap).empty());
+  refused_front_ = refused_front_ || (!settle(whole, e) && pricer_.any_stage_over(whole, cap));
 }
 
 /// The fastest way whose segments fit, too: where a stage's do not, it is dealt anew without what
@@ -164,7 +163,7 @@ void Search::walk_front(const Entry& e, const Layout& l, std::int64_t cap, bool 
     const Layout whole = with_lists(l, *next);
     const bool settled = settle(whole, e);
     if (settled && one) return;
-    refused_front_ = refused_front_ || (!settled && !pricer_.stages_over(whole, cap).empty());
+    refused_front_ = refused_front_ || (!settled && pricer_.any_stage_over(whole, cap));
     below = static_cast<std::int64_t>(pricer_.peak(whole).bytes) - 1;
   }
 }
@@ -253,16 +252,18 @@ bool Search::settle(const Layout& l, const Entry& e) {
 bool Search::holds_replayed(const Priced& p, const Entry& e) {
   if (!replays(problem_)) return true;
   space_.set_env(p.layout);
-  const bool fits = pricer_.stages_over(p.layout, cap_of(p.layout, e)).empty();
+  const bool fits = !pricer_.any_stage_over(p.layout, cap_of(p.layout, e));
   // The limit stands for all conditions on the peak but those that only a priced layout decides.
   if (fits && !judge_.asks_of_priced(e.kept)) return true;
+  refused_ = refused_ || !fits;
+  const bool tells = best_.empty() && !result_.tightest;
+  if (!fits && !tells) return false;
   Priced exact = p;
   exact.set_peak(pricer_.exact(p.layout));
   judge_.set_derived(exact, space_.env());
   if (fits && judge_.meets(exact, space_.env()) && judge_.keeps(exact, space_.env(), e.kept))
     return true;
-  refused_ = refused_ || !fits;
-  if (best_.empty() && !result_.tightest) result_.tightest = std::move(exact);
+  if (tells) result_.tightest = std::move(exact);
   return false;
 }
 

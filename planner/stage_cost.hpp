@@ -90,6 +90,13 @@ struct Presence {
 };
 Presence presence(const Lifetime&);
 
+/// What a stack holds before its first step where ZeRO 1 or 2 keep the weights in one buffer: the
+/// parameters as they were made, and together with them the buffers of weights and gradients
+/// (FSDP.md R23.4). Zero elsewhere.
+struct Constructed {
+  Int128 parameters = 0, together = 0;
+};
+
 /// Rows of the inventory with bytes.
 using ItemRows = std::vector<std::pair<std::uint32_t, std::int64_t>>;
 
@@ -174,6 +181,10 @@ class CostModel {
   Bytes forward_alone(const StageCost&) const;
   /// The largest moment of a stage alone, and what lies outside the allocator.
   Bytes most(std::int64_t stage, std::int64_t& outside);
+
+  Constructed constructed(std::int64_t stage);
+  /// Do two stages of the prepared layout cost the same but for micro-batches in flight?
+  bool alike(std::int64_t a, std::int64_t b) const;
 
   // -- For a search over what stages hold
   /// Prepares a layout without its lists.
@@ -269,7 +280,6 @@ class CostModel {
   };
 
   const StageCost& kept_stage(std::int64_t stage);
-  bool alike(std::int64_t a, std::int64_t b) const;
   void prepare_env(std::int64_t stage, const StageRuns&);
   void take_whole(const Part&, StaticValues&) const;
   /// Prices the traces that depend on the stage.

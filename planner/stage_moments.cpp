@@ -193,6 +193,20 @@ Bytes CostModel::most(std::int64_t stage, std::int64_t& outside) {
   return best;
 }
 
+Constructed CostModel::constructed(std::int64_t stage) {
+  Constructed c;
+  if (layout_.zero != 1 && layout_.zero != 2) return c;
+  for (const StaticBytes& s : kept_stage(stage).statics) {
+    const Item& item = inventory_.items[s.item];
+    if (item.lifetime.kind != LifetimeKind::always || item.category > Category::gradients) continue;
+    c.together += s.bytes.blocks;
+    if (item.category != Category::weights || item.place.kind == Place::stage) continue;
+    c.parameters += s.bytes.blocks;
+    c.together += s.bytes.blocks;
+  }
+  return c;
+}
+
 void CostModel::price_chunks(std::int64_t stage, const StaticSums& sums, const StageRuns& runs,
                              RecomputeMode mode, std::int64_t recomputed,
                              std::vector<ChunkCost>& out) {

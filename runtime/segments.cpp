@@ -11,16 +11,34 @@
 #include <vector>
 
 #include "planner/schedule.hpp"
+#include "planner/stages.hpp"
 #include "runtime/replay.hpp"
 
 namespace plimsoll::runtime {
 
 namespace {
 
-/// All that tells two layouts of one problem apart.
+/// All that tells two stages of one problem apart.
 using Key = std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;
 
-Key key_of(const Layout& l, std::int64_t stage) {
+/// What lies on a stage of one chunk: runs of equal layers (their class and their number), and what
+/// is beside layers.
+std::vector<std::int64_t> layers_of(const Problem& p, const Layout& l, std::int64_t stage) {
+  std::int64_t begin = 0;
+  for (std::int64_t i = 0; i < stage; ++i) begin += l.stage_layers[static_cast<std::size_t>(i)];
+  const std::int64_t end = begin + l.stage_layers[static_cast<std::size_t>(stage)];
+  std::vector<std::int64_t> runs;
+  for (std::size_t i = 0; i < p.program->segments.size(); ++i) {
+    const Segment& s = p.program->segments[i];
+    if (s.layer < begin || s.layer >= end) continue;
+    const std::int64_t what = s.is_layer ? s.layer_class : -1 - static_cast<std::int64_t>(i);
+    if (runs.empty() || runs[runs.size() - 2] != what) runs.insert(runs.end(), {what, 0});
+    ++runs.back();
+  }
+  return runs;
+}
+
+Key key_of(const Problem& p, const Layout& l, std::int64_t stage) {
   Key key;
   key.first = {stage,
                l.tp,
@@ -43,6 +61,14 @@ Key key_of(const Layout& l, std::int64_t stage) {
                l.batch,
                l.nodes};
   for (const std::uint32_t pool : l.stage_pool) key.first.push_back(pool);
+  // Of one chunk a stage, what the others hold does not matter; of more, where a chunk begins does.
+  // Nor where a model has items that several stages share.
+  if (l.vpp == 1 && !folded(l.schedule) && p.inventory.shared.empty()) {
+    key.second = layers_of(p, l, stage);
+    if (!l.recompute_layers.empty())
+      key.second.push_back(l.recompute_layers[static_cast<std::size_t>(stage)]);
+    return key;
+  }
   key.second = l.stage_layers;
   key.second.insert(key.second.end(), l.recompute_layers.begin(), l.recompute_layers.end());
   return key;
@@ -63,7 +89,7 @@ std::int64_t played_micro_batches(const Layout& l, std::int64_t stage) {
 class Replayed final : public Segments {
  public:
   std::int64_t reserved(const Problem& p, const Layout& l, std::int64_t stage) override {
-    const Key key = key_of(l, stage);
+    const Key key = key_of(p, l, stage);
     {
       const std::lock_guard lock(mutex_);
       if (const auto at = known_.find(key); at != known_.end()) return at->second;

@@ -8,17 +8,17 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <random>
 
 #include "planner/enumerate.hpp"
 #include "planner/schedule.hpp"
 #include "runtime/replay.hpp"
 #include "tests/unit/priced.hpp"
+#include "tests/unit/random_jobs.hpp"
 
 using namespace plimsoll;
 using namespace plimsoll::runtime;
 using namespace plimsoll::test;
-
-namespace {}  // namespace
 
 TEST_CASE("a replay of few micro-batches stands for one of all", "[reserved]") {
   double worst = 0;
@@ -121,4 +121,56 @@ TEST_CASE("a framework that states a factor, or counts no blocks, is not replaye
     INFO(framework);
     CHECK_FALSE(is_replayed(framework));
   }
+}
+
+TEST_CASE("stages that the planner does not replay would change no verdict",
+          "[reserved][property]") {
+  const unsigned seed = seed_of_run();
+  INFO("PLIMSOLL_SEED=" << seed);
+  std::mt19937 random(seed);
+  const auto one_of = [&](std::initializer_list<const char*> words) {
+    return words.begin()[random() % words.size()];
+  };
+  int over = 0, within = 0;
+  for (int round = 0; round < 60; ++round) {
+    const std::string pp = one_of({"1", "4", "8"});
+    const std::string text = fmt::format(
+        "model m = decoder {{ layers = 16 hidden = 1024 heads = 16 kv_heads = 4 ffn = {} vocab = "
+        "32000 head_dim = 64 {} }}\ncluster c {{ gpu = h100_sxm nodes = 8 gpus_per_node = 8 }}\n"
+        "train t {{ model = m cluster = c seq = {} batch = 256 framework = {} }}\n"
+        "layout l {{ tp = {} pp = {} vpp = {} mbs = {} zero = {} recompute = {} }}\n",
+        one_of({"2048", "8192"}), one_of({"", "experts = 8 top_k = 2 expert_ffn = 512"}),
+        one_of({"512", "4096"}), one_of({"megatron", "torchtitan"}), one_of({"1", "2"}), pp,
+        pp == "1" ? "1" : one_of({"1", "2"}), one_of({"1", "2"}), one_of({"0", "1", "2", "3"}),
+        one_of({"none", "selective", "full"}));
+    INFO(text);
+    const plimsoll::test::Priced priced = price(text);
+    Problem& p = *priced.problem;
+    p.segments = replayed_segments();
+    if (!replays(p)) continue;
+    const Layout& l = priced.layout;
+    const Bill b = bill(p, l);
+    Pricer pricer(p);
+    const Pricer::Peak exact = pricer.exact(l);
+    CHECK(exact.bytes <= b.peak_bytes);
+    CHECK(400 * exact.bytes >= 399 * b.peak_bytes);
+    std::vector<Int128> peaks;
+    for (const StageBill& s : b.stages) peaks.push_back(s.peak_bytes);
+    std::sort(peaks.begin(), peaks.end());
+    // Between the peaks of stages, where the answer is not a matter of a quarter of a percent.
+    for (std::size_t i = 0; i <= peaks.size(); ++i) {
+      const Int128 below = i == 0 ? 0 : peaks[i - 1];
+      const Int128 above = i == peaks.size() ? 2 * peaks.back() : peaks[i];
+      if (400 * (above - below) < 2 * above) continue;
+      const auto cap = static_cast<std::int64_t>((above + below) / 2);
+      std::vector<std::int64_t> want;
+      for (const StageBill& s : b.stages)
+        if (s.peak_bytes > cap) want.push_back(s.stage);
+      CHECK(pricer.stages_over(l, cap) == want);
+      CHECK(pricer.any_stage_over(l, cap) == !want.empty());
+      ++(want.empty() ? within : over);
+    }
+  }
+  CHECK(over > 60);
+  CHECK(within > 30);
 }
