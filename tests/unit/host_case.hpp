@@ -199,8 +199,8 @@ inline constexpr const char* kDecoderFamilies[] = {
     "norms = parallel",
     "norms = parallel2  norm = layernorm  kind = gelu  gated = false",
     "norms = post",
-    "norms = sandwich  plus_one = true  softcap = 5  final_softcap = 8  tied = true  kind = "
-    "gelu",
+    ("norms = sandwich  plus_one = true  softcap = 5  final_softcap = 8  tied = true  kind = "
+     "gelu"),
     "window = 4  period = 2",
     "chunk = 8  nope_global = true  period = 2",
     "sinks = true",
