@@ -153,15 +153,17 @@ TEST_CASE("stages that the planner does not replay would change no verdict",
     Pricer pricer(p);
     const Pricer::Peak exact = pricer.exact(l);
     CHECK(exact.bytes <= b.peak_bytes);
-    CHECK(400 * exact.bytes >= 399 * b.peak_bytes);
+    CHECK(exact.bytes >= b.peak_bytes - std::max<Int128>(Int128{100} << 20, b.peak_bytes / 200));
     std::vector<Int128> peaks;
     for (const StageBill& s : b.stages) peaks.push_back(s.peak_bytes);
     std::sort(peaks.begin(), peaks.end());
-    // Between the peaks of stages, where the answer is not a matter of a quarter of a percent.
+    // Between the peaks of stages, where the answer is not a matter of what a stage with fewer
+    // micro-batches may take more: a few segments, which of these small models are a few percent.
+    const Int128 more = std::max<Int128>(Int128{100} << 20, peaks.back() / 200);
     for (std::size_t i = 0; i <= peaks.size(); ++i) {
       const Int128 below = i == 0 ? 0 : peaks[i - 1];
       const Int128 above = i == peaks.size() ? 2 * peaks.back() : peaks[i];
-      if (400 * (above - below) < 2 * above) continue;
+      if (above - below <= 2 * more) continue;
       const auto cap = static_cast<std::int64_t>((above + below) / 2);
       std::vector<std::int64_t> want;
       for (const StageBill& s : b.stages)
