@@ -103,12 +103,23 @@ struct Pricer::Impl {
   using Family = std::vector<Stage>;
   /// Those of the prepared layout, the tightest first.
   std::vector<Family> families(const Layout& l);
+  /// What is in host memory, of the stage of the prepared layout where least is left.
+  void set_host(const Layout& l, Peak& worst);
   /// Does it take more than \a limit?
   bool is_over(const Layout& l, const Stage&, Int128 limit);
 
   const Problem& problem;
   CostModel model;
 };
+
+void Pricer::Impl::set_host(const Layout& l, Peak& worst) {
+  if (!uses_host(problem, l)) return;
+  for (std::int64_t i = 0; i < l.pp; ++i) {
+    const Int128 host = model.host_bytes(i), share = host_share(problem, l, i);
+    if (i == 0 || share - host < worst.host_share - worst.host_bytes)
+      worst.host_bytes = host, worst.host_share = share;
+  }
+}
 
 std::vector<Pricer::Impl::Family> Pricer::Impl::families(const Layout& l) {
   std::vector<Family> found;
@@ -145,15 +156,11 @@ Pricer::Peak Pricer::peak(const Layout& l) {
     return {b.peak_bytes, b.peak_stage, b.fits, b.hbm_bytes - b.peak_bytes, 0, 0};
   }
   impl_->model.set(l);
+  impl_->set_host(l, worst);
   for (std::int64_t stage = 0; stage < l.pp; ++stage) {
     std::int64_t outside = 0;
     const Bytes most = impl_->model.most(stage, outside);
     const Int128 bytes = footprint(p.inventory, most, outside).peak;
-    if (uses_host(p, l)) {
-      const Int128 host = impl_->model.host_bytes(stage), share = host_share(p, l, stage);
-      if (stage == 0 || share - host < worst.host_share - worst.host_bytes)
-        worst.host_bytes = host, worst.host_share = share;
-    }
     const Int128 left = usable_memory(p, l, stage) - bytes;
     if (stage == 0 || left < worst.headroom_bytes) {
       worst.headroom_bytes = left;
@@ -170,14 +177,8 @@ Pricer::Peak Pricer::exact(const Layout& l) {
   if (!replays(p)) return peak(l);
   impl_->model.set(l);
   Peak worst;
-  for (std::int64_t i = 0; i < l.pp && uses_host(p, l); ++i) {
-    const Int128 host = impl_->model.host_bytes(i), share = host_share(p, l, i);
-    if (i == 0 || share - host < worst.host_share - worst.host_bytes)
-      worst.host_bytes = host, worst.host_share = share;
-  }
-  std::vector<Impl::Family> families = impl_->families(l);
-  std::stable_sort(families.begin(), families.end(),
-                   [](const auto& a, const auto& b) { return a.front().left < b.front().left; });
+  impl_->set_host(l, worst);
+  const std::vector<Impl::Family> families = impl_->families(l);
   bool first = true;
   for (const Impl::Family& family : families) {
     const Impl::Stage& s = family.front();
