@@ -200,6 +200,7 @@ class Parser {
     }
     if (begun() == &app_) return Outcome{kDone, std::string(kShortPage), ""};
     options_.command = begun()->get_name();
+    if (auto wrong = value_mistake()) return *std::move(wrong);
     return with_files();
   }
 
@@ -345,6 +346,24 @@ class Parser {
     to->add_flag("--json", options_.json, "Print one JSON object instead");
   }
 
+  /// A value that was forgotten: an empty one, as of an unset variable of the shell, or the option
+  /// that follows, which would be taken for it.
+  std::optional<Outcome> value_mistake() const {
+    for (const CLI::Option* option : begun()->get_options()) {
+      if (option->get_positional() || option->get_expected_max() == 0) continue;
+      for (const std::string& value : option->results())
+        if (value.empty() || value.starts_with("--"))
+          return no_value(*option,
+                          value.empty() ? "nothing" : fmt::format("the option '{}'", value));
+    }
+    return std::nullopt;
+  }
+  Outcome no_value(const CLI::Option& option, const std::string& found) const {
+    const OptionRow of = row(*begun(), option);
+    return user_error(fmt::format("{} needs a {}, found {}", of.name, of.value, found),
+                      fmt::format("write {} {}, or leave it out", of.name, of.value));
+  }
+
   std::variant<Options, Outcome> with_files() const {
     if (options_.command == "completions" && options_.shell.empty())
       return user_error("completions needs the name of a shell",
@@ -408,6 +427,10 @@ class Parser {
     for (const std::string& word : app_.remaining(true)) {
       if (!word.starts_with('-')) continue;
       std::vector<std::string> known;
+      for (const CLI::Option* option : begun()->get_options())
+        for (const std::string& name : option->get_lnames())
+          if (word == "--" + name + "=" && option->get_expected_max() > 0)
+            return no_value(*option, "nothing");
       for (const CLI::Option* option : begun()->get_options())
         for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
       const std::string near = did_you_mean(word, known);

@@ -41,7 +41,8 @@ bool is_utf8_locale() {
 }  // namespace
 
 void prepare_streams() {
-  std::signal(SIGPIPE, SIG_IGN);
+  // A reader that has gone, and a file past the shell's limit, are errors of a write.
+  for (const int one : {SIGPIPE, SIGXFSZ}) std::signal(one, SIG_IGN);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) != -1) continue;
     // Opened the wrong way round, so that using the closed stream still fails as it should.

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <utility>
 
+#include "planner/memory_log_text.hpp"
+
 namespace plimsoll::logs {
 namespace {
 
@@ -448,8 +450,10 @@ std::optional<std::int64_t> count_after(std::string_view text, std::string_view 
   return std::nullopt;
 }
 
-MemoryLog read_memory_log(std::string_view text) {
+MemoryLog read_memory_log(std::string_view pasted) {
   MemoryLog log;
+  const std::string plain = plain_text(pasted);
+  const std::string_view text = plain;
   const Lines lines(text);
   read_failures(text, lines, log);
   Smi smi(log);

@@ -351,6 +351,52 @@ class Protocol(unittest.TestCase):
         self.assertIn("model wide", found["contents"]["value"])
         self.assertEqual(editor.close(), 0)
 
+    def test_depth_that_no_message_has_is_refused(self):
+        editor = Editor()
+        deep = b"[" * 200_000 + b"]" * 200_000
+        for body in (deep, b'{"jsonrpc":"2.0","id":%s,"method":"shutdown"}' % deep, b'{"jsonrpc":"2.0","id":3,"method":"shutdown","params":%s}' % deep, b"[" * 10**6, b'{"a":' * 500_000):
+            editor.raw(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            self.assertEqual(editor.respond(None)["error"]["code"], -32700)
+        uri = editor.open("# " + "[{" * 1000 + '\\" \\\n' + JOB)  # brackets of a text are none of the message
+        self.assertEqual(editor.diagnostics(uri), [])
+        self.assertEqual(editor.close(), 0)
+
+    def test_half_a_surrogate_is_a_character(self):
+        """JavaScript's strings may hold one; the text around it must not be lost."""
+        editor = Editor()
+        for half in ("\\ud83d", "\\uDEA2", "\\udea2\\ud83d", "\\ud83dx", "\\ud83d\\ud83d"):
+            body = ('{"jsonrpc":"2.0","method":"textDocument/didOpen","params":{"textDocument":{"uri":"file:///x","text":%s}}}'
+                    % json.dumps(JOB.replace("in a node", "HALF tp")).replace("HALF", half)).encode()
+            editor.raw(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            line, character = place(JOB, '"in a node": tp')
+            column = character + len('" tp": ') + half.count("\\u") + half.count("x")
+            self.assertIn("tensor parallelism", editor.at("hover", "file:///x", line, column)["contents"]["value"], half)
+        self.assertEqual(editor.close(), 0)
+
+    def test_a_second_initialize_is_refused(self):
+        editor = Editor()
+        editor.send({"jsonrpc": "2.0", "id": "again", "method": "initialize", "params": {"capabilities": {}}})
+        self.assertEqual(editor.respond("again")["error"]["code"], -32600)
+        self.assertEqual(editor.close(), 0)
+
+    def test_lines_may_end_as_the_protocol_allows(self):
+        editor = Editor()
+        for end in ("\n", "\r\n"):
+            uri = editor.open(JOB.replace("\n", end))
+            line, character = place(JOB, "tp <= ")
+            self.assertEqual(editor.at("hover", uri, line, character)["range"]["start"], {"line": line, "character": character})
+        uri = editor.open("train t {\r  model = llama3_8b\r}\n")
+        self.assertEqual(editor.at("hover", uri, 1, 3)["range"]["start"], {"line": 1, "character": 2})
+        self.assertEqual(editor.close(), 0)
+
+    def test_many_declarations_are_listed_at_once(self):
+        """The work grows with the text and not with its square: 20,000 declarations took ten seconds once."""
+        editor = Editor()
+        uri = editor.open("".join(f"layout l{i} {{ tp = 1 }}\n" for i in range(20_000)))
+        found = editor.ask("textDocument/documentSymbol", {"textDocument": {"uri": uri}})
+        self.assertEqual((len(found), found[-1]["range"]["start"]), (20_000, {"line": 19_999, "character": 0}))
+        self.assertEqual(editor.close(), 0)
+
     def test_a_message_may_come_in_pieces(self):
         editor = Editor()
         body = json.dumps({"jsonrpc": "2.0", "id": 99, "method": "no/such"}).encode()

@@ -183,6 +183,36 @@ class File(unittest.TestCase):
             self.assertEqual((code, copy.read_text()), (1, SIXTEEN))
             self.assertIn("would overwrite", err)
 
+    def test_where_it_cannot_be_written(self):
+        def refused(*arguments, **how):
+            done = subprocess.run([PROGRAM, "bill", EXAMPLE, "--layout", "hand", *map(str, arguments)], capture_output=True, text=True, **how)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), arguments)
+            self.assertRegex(done.stderr, r"\Aplimsoll: .*\nhelp: .+\n\Z")
+            return done.stderr
+
+        with tempfile.TemporaryDirectory() as folder:
+            there = pathlib.Path(folder)
+            for target in (there / "none" / "a.html", there, "/dev/full", "/proc/a.html", there / ("x" * 300), "a.html/b"):
+                self.assertIn("cannot write", refused("--html", target))
+            for forgotten in (["--html", ""], ["--html="], ["--html", "--json"]):
+                self.assertIn("--html", refused(*forgotten, cwd=folder))
+            # A limit of the shell on files, or a full disk, leaves nothing half-written.
+            import resource
+            said = refused("--html", there / "a.html", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000)))
+            self.assertIn("File too large", said)
+            self.assertEqual(list(there.iterdir()), [])
+            # The answer's own file is not thrown away for the page.
+            with open(there / "answer.txt", "w") as out:
+                done = subprocess.run([PROGRAM, "bill", EXAMPLE, "--layout", "hand", "--html", there / "answer.txt"], stdout=out, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("where the answer goes", done.stderr)
+            # Over a file that is there, and through a link, which stays.
+            (there / "old.html").write_text("x" * 10**6)
+            (there / "link.html").symlink_to("old.html")
+            self.assertEqual(run("bill", EXAMPLE, "--layout", "hand", "--html", there / "link.html")[0], 0)
+            self.assertTrue((there / "link.html").is_symlink())
+            self.assertTrue((there / "old.html").read_text().endswith("</html>\n"))
+
     def test_combinations(self):
         self.assertEqual(run("bill", EXAMPLE, "--html", "-", "--json")[0], 1)
         self.assertEqual(run("bill", EXAMPLE, "--html", "-", "--against", "textbook")[0], 1)

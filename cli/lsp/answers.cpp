@@ -22,10 +22,13 @@ namespace plimsoll::cli::lsp {
 
 namespace {
 
-Json range(std::string_view text, std::uint32_t begin, std::uint32_t end, Encoding encoding) {
-  const Place from = place_of(text, begin, encoding), to = place_of(text, end, encoding);
+Json range(const Places& places, std::uint32_t begin, std::uint32_t end) {
+  const Place from = places.of(begin), to = places.of(end);
   return {{"start", {{"line", from.line}, {"character", from.character}}},
           {"end", {{"line", to.line}, {"character", to.character}}}};
+}
+Json range(std::string_view text, std::uint32_t begin, std::uint32_t end, Encoding encoding) {
+  return range(Places(text, encoding), begin, end);
 }
 Json range(const Sources& sources, Span span, Encoding encoding) {
   return range(sources[span.file].text(), span.begin, span.end, encoding);
@@ -168,6 +171,11 @@ std::map<std::string, Json> diagnostics(const Document& document, const Analysis
                                         Encoding encoding) {
   const Sources& sources = analysis.module->sources();
   std::map<std::string, Json> by_file = {{document.uri, Json::array()}};
+  std::map<std::uint32_t, Places> places;
+  const auto range_of = [&](Span span) {
+    return range(places.try_emplace(span.file, sources[span.file].text(), encoding).first->second,
+                 span.begin, span.end);
+  };
   for (const Diagnostic* one : analysis.diags.sorted()) {
     const std::string uri = uri_of_file(document, analysis, one->span.file);
     if (uri.empty()) continue;
@@ -175,11 +183,10 @@ std::map<std::string, Json> diagnostics(const Document& document, const Analysis
     for (const Label& label : one->labels)
       if (const std::string there = uri_of_file(document, analysis, label.span.file);
           !there.empty())
-        related.push_back(
-            {{"location", {{"uri", there}, {"range", range(sources, label.span, encoding)}}},
-             {"message", label.text}});
+        related.push_back({{"location", {{"uri", there}, {"range", range_of(label.span)}}},
+                           {"message", label.text}});
     Json said = {
-        {"range", range(sources, one->span, encoding)},
+        {"range", range_of(one->span)},
         {"severity", severity(one->severity)},
         {"source", "plimsoll"},
         {"message",
@@ -255,13 +262,13 @@ Json formatting(const Document& document, Encoding encoding) {
 
 Json symbols(const Document& document, const Analysis& analysis, Encoding encoding) {
   Json all = Json::array();
+  const Places places(document.text, encoding);
   for (const assist::Outline& one : assist::outline(*analysis.module, analysis.file))
     all.push_back({{"name", fmt::format("{} {}", one.kind, one.name)},
                    {"detail", one.text},
                    {"kind", symbol_kind(one.kind)},
-                   {"range", range(document.text, one.span.begin, one.span.end, encoding)},
-                   {"selectionRange",
-                    range(document.text, one.name_span.begin, one.name_span.end, encoding)}});
+                   {"range", range(places, one.span.begin, one.span.end)},
+                   {"selectionRange", range(places, one.name_span.begin, one.name_span.end)}});
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/lsp/answers.hpp"
+#include "cli/lsp/message.hpp"
 #include "cli/lsp/transport.hpp"
 #include "cli/version.hpp"
 #include "lang/parse.hpp"
@@ -49,7 +50,7 @@ class Server {
  private:
   /// False after `exit`.
   bool take(const std::string& body) {
-    Json message = Json::parse(body, nullptr, false);
+    const Json message = parse_message(body);
     if (message.is_discarded()) return fail(nullptr, {kParseError, "the message is no JSON"}), true;
     if (message.is_array()) {  // a batch of JSON-RPC, which the protocol does not use
       for (const Json& one : message)
@@ -90,9 +91,10 @@ class Server {
   }
 
   Json request(const std::string& method, const Json& params) {
-    if (method == "initialize") return initialize(params);
+    if (method == "initialize" && !initialized_) return initialize(params);
     if (!initialized_) throw Refusal{kNotInitialized, "'initialize' comes first"};
     if (shut_down_) throw Refusal{kInvalidRequest, "after 'shutdown' only 'exit' may come"};
+    if (method == "initialize") throw Refusal{kInvalidRequest, "'initialize' came before"};
     if (method == "shutdown") {
       shut_down_ = true;
       return nullptr;

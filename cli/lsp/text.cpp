@@ -23,6 +23,13 @@ Step step(std::string_view text, Encoding encoding) {
   return {bytes, encoding == Encoding::utf8 ? bytes : code_point > 0xFFFF ? 2u : 1u};
 }
 
+/// The start of the line after the one that \a at is in; npos where that is the last.
+std::size_t next_line(std::string_view text, std::size_t at) {
+  at = text.find_first_of("\n\r", at);
+  if (at == std::string_view::npos) return at;
+  return at + (text.substr(at, 2) == "\r\n" ? 2 : 1);
+}
+
 int hex(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -35,9 +42,8 @@ int hex(char c) {
 std::uint32_t offset_of(std::string_view text, Place place, Encoding encoding) {
   std::size_t at = 0;
   for (std::uint32_t line = 0; line < place.line; ++line) {
-    const std::size_t end = text.find('\n', at);
-    if (end == std::string_view::npos) return static_cast<std::uint32_t>(text.size());
-    at = end + 1;
+    at = next_line(text, at);
+    if (at == std::string_view::npos) return static_cast<std::uint32_t>(text.size());
   }
   std::uint32_t units = 0;
   while (at < text.size() && text[at] != '\n' && text[at] != '\r' && units < place.character) {
@@ -48,14 +54,18 @@ std::uint32_t offset_of(std::string_view text, Place place, Encoding encoding) {
   return static_cast<std::uint32_t>(at);
 }
 
-Place place_of(std::string_view text, std::uint32_t offset, Encoding encoding) {
-  const std::string_view before = text.substr(0, std::min<std::size_t>(offset, text.size()));
+Places::Places(std::string_view text, Encoding encoding) : text_(text), encoding_(encoding) {
+  for (std::size_t at = 0; at != std::string_view::npos; at = next_line(text, at))
+    starts_.push_back(static_cast<std::uint32_t>(at));
+}
+
+Place Places::of(std::uint32_t offset) const {
+  const std::size_t end = std::min<std::size_t>(offset, text_.size());
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), end);
   Place place;
-  place.line = static_cast<std::uint32_t>(std::count(before.begin(), before.end(), '\n'));
-  const std::size_t newline = before.rfind('\n');
-  std::size_t at = newline == std::string_view::npos ? 0 : newline + 1;
-  while (at < before.size()) {
-    const Step next = step(before.substr(at), encoding);
+  place.line = static_cast<std::uint32_t>(after - starts_.begin() - 1);
+  for (std::size_t at = starts_[place.line]; at < end;) {
+    const Step next = step(text_.substr(at, end - at), encoding_);
     at += next.bytes;
     place.character += next.units;
   }

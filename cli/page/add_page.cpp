@@ -3,6 +3,8 @@
 #include "cli/page/add_page.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <optional>
@@ -27,6 +29,14 @@ std::string first_line(const std::string& text) {
     at = end == std::string::npos ? text.size() : end;
   }
   return line;
+}
+
+/// Is it the file that standard output was sent to? A terminal or a pipe can take both.
+bool is_standard_output(const std::string& path) {
+  struct stat there {
+  }, out{};
+  return ::stat(path.c_str(), &there) == 0 && ::fstat(STDOUT_FILENO, &out) == 0 &&
+         S_ISREG(out.st_mode) && there.st_dev == out.st_dev && there.st_ino == out.st_ino;
 }
 
 Outcome written(const Options& options, const std::string& page, Outcome outcome) {
@@ -56,6 +66,10 @@ std::optional<Outcome> html_mistake(const Options& options) {
   if (options.file() != "-" && std::filesystem::equivalent(options.html, options.file(), ignored))
     return user_error(fmt::format("--html would overwrite '{}'", options.file()),
                       "name another file: --html answer.html");
+  if (is_standard_output(options.html))
+    return user_error(
+        fmt::format("--html would overwrite '{}', where the answer goes", options.html),
+        "name another file, or print the page in its place: --html -");
   return std::nullopt;
 }
 

@@ -61,7 +61,21 @@ function ticks(most, count = 4) {
   return found;
 }
 /** A tick's label: no more digits than it needs. */
-const tick = (n) => (n === 0 ? "0" : bytes(n).replace(/(\.\d*?)0+(?= )/, "$1").replace(/\.(?= )/, ""));
+const trimmed = (said) => said.replace(/(\.\d*?)0+(?= )/, "$1").replace(/\.(?= )/, "");
+const tick = (n) => (n === 0 ? "0" : trimmed(bytes(n)));
+
+/** Round numbers between two, about so many apart. */
+function rounds(low, high, count = 4) {
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999);
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-6); i * step <= high + step * 1e-6; ++i) found.push(i * step);
+  return found;
+}
+
+/** "cp 2 · dp 16", to be broken before its dots only. */
+const unbroken = (layout) => layout.split(" \u00b7 ").map((part) => (part.includes("[") ? part : part.replaceAll(" ", "\u00a0"))).join(" \u00b7\u00a0");
 
 /** Draws again when the width changes, and for paper. draw(width) gives an SVG. */
 function picture(draw) {

@@ -24,7 +24,7 @@ function showRunners(plan, points) {
   const chosen = { at: null };
   const drawn = picture(draw);
   const rows = points.map((p, i) => ({
-    cells: [p.rank, duration(p.step_seconds), bytes(p.peak_bytes), percent(p.headroom, 1), p.loses || "", make("code", {}, p.describe)],
+    cells: [p.rank, duration(p.step_seconds), bytes(p.peak_bytes), percent(p.headroom, 1), p.loses || "", make("code", {}, unbroken(p.describe))],
     tabindex: "0", "data-point": String(i),
     onfocus: () => light(i), onblur: () => light(null), onpointerenter: () => light(i), onpointerleave: () => light(null),
   }));
@@ -48,10 +48,12 @@ function showRunners(plan, points) {
     const [t0, t1] = span(times), [h0, h1] = [Math.min(0, ...lefts), Math.max(...lefts) * 1.12 || 0.1];
     const x = (t) => left + ((right - left) * (t - t0)) / (t1 - t0), y = (h) => bottom - ((bottom - top) * (h - h0)) / (h1 - h0);
     const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${points.length} layouts by time of a step and memory left; the table below has the same numbers` });
-    for (let i = 0; i <= 4; ++i) {
-      const h = h0 + ((h1 - h0) * i) / 4, t = t0 + ((t1 - t0) * i) / 4;
-      svg.append(make("line", { class: "grid", x1: left, x2: right, y1: y(h), y2: y(h) }), make("text", { class: "tick", x: left - 6, y: y(h) + 4, "text-anchor": "end" }, `${(h * 100).toFixed(0)} %`));
-      if (width > 480 || i % 2 === 0) svg.append(make("text", { class: "tick", x: x(t), y: bottom + 18, "text-anchor": i === 4 ? "end" : "middle" }, duration(t)));
+    for (const h of rounds(h0, h1)) svg.append(make("line", { class: "grid", x1: left, x2: right, y1: y(h), y2: y(h) }), make("text", { class: "tick", x: left - 6, y: y(h) + 4, "text-anchor": "end" }, trimmed(percent(h, 1))));
+    let said = "";
+    for (const t of rounds(t0, t1, width > 480 ? 5 : 2)) {
+      const label = trimmed(duration(t));
+      if (label !== said) svg.append(make("line", { class: "grid", x1: x(t), x2: x(t), y1: bottom, y2: bottom + 4 }), make("text", { class: "tick", x: x(t), y: bottom + 18, "text-anchor": x(t) > right - 24 ? "end" : "middle" }, label));
+      said = label;
     }
     svg.append(make("text", { class: "axis-label", x: right, y: height - 6, "text-anchor": "end" }, "time of a step \u2192"));
     svg.append(make("text", { class: "axis-label", x: left, y: top - 2, "text-anchor": "start" }, "memory left"));
@@ -70,7 +72,7 @@ function showRunners(plan, points) {
 function showServers(points) {
   const at = section("runners", "Runners-up", "The runners-up");
   at.append(table("Layouts, best first", [{ title: "#" }, { title: "Sequences", number: true }, { title: "Peak", number: true }, { title: "Left", number: true }, { title: "Layout" }],
-    points.map((p) => [p.rank, grouped(p.sequences), bytes(p.peak_bytes), percent(p.headroom, 1), make("code", {}, p.describe)])));
+    points.map((p) => [p.rank, grouped(p.sequences), bytes(p.peak_bytes), percent(p.headroom, 1), make("code", {}, unbroken(p.describe))])));
 }
 
 function showWhy(plan) {
@@ -83,6 +85,6 @@ function showWhy(plan) {
     const at = section("changes", "Changes", "What would make it fit", "Each is a single change that was made and planned again.");
     const train = !raw.job.serve;
     at.append(table("Changes", [{ title: "Change" }, ...(train ? [{ title: "Step", number: true }] : []), { title: "Peak", number: true }, { title: "Left", number: true }, { title: "A layout that fits then" }],
-      plan.relaxations.map((r) => [r.change, ...(train ? [duration(r.best.step_seconds)] : []), bytes(r.best.peak_bytes), percent(r.best.headroom, 1), make("code", {}, r.best.describe)])));
+      plan.relaxations.map((r) => [r.change, ...(train ? [duration(r.best.step_seconds)] : []), bytes(r.best.peak_bytes), percent(r.best.headroom, 1), make("code", {}, unbroken(r.best.describe))])));
   }
 }

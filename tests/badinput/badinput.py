@@ -234,6 +234,17 @@ class Surroundings(Mistake):
         self.refused("fmt", "--write", "-", says="standard input", input=b"")
 
 
+class Values(Mistake):
+    """A value that was forgotten is said to be, and not taken from what follows."""
+
+    def test_forgotten_values(self):
+        name = self.write(job())
+        for command, option in (("bill", "--html"), ("bill", "--layout"), ("plan", "--job"), ("plan", "--on"), ("bill", "--against"), ("export", "--to"),
+                                ("export", "--layout"), ("diagnose", "--layout"), ("import", "--from"), ("import", "--gpu"), ("import", "--set")):
+            for given in ([option, "--json"], [option + "="], [option, ""]):
+                self.refused(command, name, *given, says=option)
+
+
 class Imports(Mistake):
     """What import and diagnose are given is written by other programs, by people, and by nobody."""
 

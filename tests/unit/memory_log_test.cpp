@@ -6,6 +6,7 @@
 
 #include "planner/memory_log.hpp"
 
+#include <array>
 #include <cmath>
 #include <random>
 
@@ -195,4 +196,45 @@ TEST_CASE("what no tool has written does no harm", "[logs]") {
     const MemoryLog log = read_memory_log(text);
     for (const Failure& f : log.failures) CHECK(f.line >= 1);
   }
+}
+
+TEST_CASE("a log reads the same coloured, framed and in UTF-16", "[logs]") {
+  const std::string plain =
+      "step 1\n"
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total "
+      "capacity of 79.18 GiB of which 1.17 GiB is free. Including non-PyTorch memory, this process "
+      "has 78.00 GiB memory in use. Of the allocated memory 75.00 GiB is allocated by PyTorch, and "
+      "1.50 GiB is reserved by PyTorch but unallocated.\n";
+  const auto told = [](const std::string& text) {
+    const MemoryLog log = read_memory_log(text);
+    REQUIRE(log.failures.size() == 1);
+    const Failure& f = log.failures[0];
+    CHECK(f.line == 2);
+    CHECK(f.gpu == 3);
+    return std::array{f.segment->bytes, f.free->bytes, f.in_use->bytes, f.allocated->bytes};
+  };
+  const auto expected = told(plain);
+  std::string coloured, titled = "\033]0;job\a" + plain, utf16 = "\xff\xfe", big = "\xfe\xff";
+  for (const char c : plain) {
+    coloured += c == ' ' ? "\033[0m \033[1;31m" : std::string(1, c);
+    (utf16 += c) += '\0';
+    (big += '\0') += c;
+  }
+  CHECK(told(coloured) == expected);
+  CHECK(told(titled) == expected);
+  CHECK(told(utf16) == expected);
+  CHECK(told(big) == expected);
+  // Each line of the message in a frame, as `rich` draws tracebacks.
+  std::string framed = "╭─────╮\n";
+  std::size_t width = 0;
+  for (const char c : plain.substr(plain.find("torch"))) {
+    if (width == 0) framed += "│ ";
+    const bool turn = c == '\n' || (c == ' ' && width > 50);
+    if (turn)
+      framed += "     │\n";
+    else
+      framed += c;
+    width = turn ? 0 : width + 1;
+  }
+  CHECK(told(framed + "╰─────╯\n") == expected);
 }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Plimsoll Authors
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace plimsoll::logs {
+
+/// A log as it would read on paper, line by line the same: without a terminal's colours and other
+/// escape sequences (ECMA-48), without the frames that `rich` draws around tracebacks, and in
+/// UTF-8 where a byte order mark says that it is UTF-16 (what `>` writes in Windows PowerShell).
+std::string plain_text(std::string_view log);
+
+}  // namespace plimsoll::logs
