@@ -92,13 +92,13 @@ void Lowering::lower_op(OpId id) {
   place.set("adapted", boolean(constant(adapts ? 1 : 0)));
   place.set("learns", boolean(constant(variant.trained_weights || adapts ? 1 : 0)));
   place.set("first_reader", boolean(constant(linear && first_of(id, -1) == id ? 1 : 0)));
-  if (op.kind == OpKind::experts) {
-    place.set("count", number(constant(op.count)));
-    place.set("top_k", number(constant(op.top_k)));
-    place.set("routed", number(pool_.mul(shapes_->routed(op),
-                                         shapes_->width(program_.values[op.inputs[0]]))));
-    place.set("permuted", number(pool_.mul(shapes_->permuted(op),
-                                           shapes_->width(program_.values[op.inputs[0]]))));
+  if (op.kind == OpKind::experts || op.kind == OpKind::combine) {
+    const Value& in = program_.values[op.inputs[0]];
+    const Op& opening = op.kind == OpKind::experts ? op : program_.ops[in.experts];
+    place.set("count", number(constant(opening.count)));
+    place.set("top_k", number(constant(opening.top_k)));
+    place.set("routed", number(pool_.mul(shapes_->routed(opening), shapes_->width(in))));
+    place.set("permuted", number(pool_.mul(shapes_->permuted(opening), shapes_->width(in))));
   }
 
   std::vector<Saves> saves;

@@ -132,8 +132,13 @@ class JobText {
       if (dtype != "fp32") set(state == std::string("exp-avg") ? "m_dtype" : "v_dtype", dtype);
     }
     const std::string main = flags_.word("main-params-dtype", "fp32");
-    set("masters", main == "fp32" ? "remainders" : main);
+    set("masters", main == "fp32" && !own_masters() ? "remainders" : main);
   }
+
+  /// Megatron-LM holds the masters itself, in fp32, whenever a recipe other than `delayed` is
+  /// named, whether or not the run computes in fp8 (optimizer_config.py,
+  /// use_precision_aware_optimizer_no_fp8_or_ds_fp8).
+  bool own_masters() { return flags_.word("fp8-recipe", "delayed") != "delayed"; }
 
   void gradients() {
     if (flags_.has("use-precision-aware-optimizer") && flags_.has("main-grads-dtype"))
@@ -181,6 +186,10 @@ class JobText {
     const bool fused = run_.gated || (run_.bias && !flags_.has("no-bias-gelu-fusion"));
     if (!fused) set("fused_gelu", "false");
     if (flags_.has("overlap-moe-expert-parallel-comm")) set("moe_overlap", "true");
+    if (flags_.has("moe-permute-fusion")) set("permute_fusion", "true");
+    if (flags_.has("moe-shared-expert-overlap") &&
+        flags_.number("moe-shared-expert-intermediate-size", 0) > 0)
+      set("shared_overlap", "true");
   }
 
   void layout() {

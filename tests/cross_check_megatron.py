@@ -168,11 +168,20 @@ def correct(tool):
         if c.sp and "shared" in by_name:  # behind the activation its input is gathered, and so is the input's gradient
             op, wide, tokens = by_name["shared"], 2 if c.swiglu else 1, tool.dims(c)[0]
             op.bt = max(op.bt, 2 * wide * c.shf // c.t * tokens + 2 * 2 * c.h * tokens + tool.wg(c, wide * c.shf // c.t * c.h) - sum(op.saved.values()))
+        if c.det and not c.old and "combine" in by_name:  # rows that index_add_ adds up are kept (Megatron-LM 0.15 moe_utils.py unpermute)
+            op, rows = by_name["combine"], sent(c)
+            op.saved["rows"] = 2 * c.h * rows
+            op.ft -= op.saved["rows"]
         if c.sp:
             for name in ("qkv", "fc1"):
                 if name in by_name:
                     by_name[name].bt += 2 * c.h * tool.dims(c)[1]
         return ops
+
+    def sent(c):
+        """Rows that a rank sends to experts, dropped or padded to their capacity."""
+        tokens = tool.dims(c)[1] if c.sp else tool.dims(c)[0]
+        return c.E * -(-int(c.cap * tokens * c.topk) // c.E) if c.cap else tokens * c.topk
 
     def temporaries_beside_what_is_there(c, ops):
         """While an op runs forward, what the layer's later ops will save does not exist yet. A residual's sum is a tensor beside

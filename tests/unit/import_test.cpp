@@ -140,3 +140,61 @@ TEST_CASE("a table of layers and layers as slots cut the model as Megatron-LM do
       from_flags(flags + "--num-layers 14 --pipeline-model-parallel-layout Et*3|tttt|(t)*4|t*3L");
   CHECK(says(table.plan, "stage_layers = [3, 4, 4, 3]"));
 }
+
+TEST_CASE("an fp8 recipe's name alone makes the precision-aware optimizer's masters fp32",
+          "[import]") {
+  const std::string flags =
+      "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+      "--max-position-embeddings 1024 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+      "--use-distributed-optimizer --use-precision-aware-optimizer --main-grads-dtype bf16 "
+      "--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 --vocab-size 32000 ";
+  const auto stage = [&](const std::string& more) {
+    const Imported imported = from_flags(flags + more);
+    REQUIRE(imported.mistakes.empty());
+    return test::price(imported.plan).bill.stages.at(0);
+  };
+  const auto masters = [](const StageBill& of) { return test::category(of, Category::master); };
+  const auto steady = [](const StageBill& of) {
+    return static_cast<std::int64_t>(of.steady_allocated_bytes);
+  };
+  const StageBill remainders = stage(""), own = stage("--fp8-recipe tensorwise");
+  CHECK(masters(stage("--fp8-recipe delayed")) == masters(remainders));
+  CHECK(masters(own) == 2 * masters(remainders));
+  // Their gradients are copied to fp32 until the next step; those that Transformer Engine's Adam
+  // reads from the buffer are not.
+  CHECK(steady(own) - steady(remainders) == 3 * masters(remainders));
+}
+
+TEST_CASE("shared experts beside the exchange keep their gathered input", "[import]") {
+  const std::string flags =
+      "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+      "--max-position-embeddings 1024 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+      "--disable-bias-linear --num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
+      "--moe-token-dispatcher-type alltoall --moe-grouped-gemm --vocab-size 32000 "
+      "--expert-tensor-parallel-size 1 --tensor-model-parallel-size 2 --sequence-parallel "
+      "--moe-shared-expert-intermediate-size 2048 ";
+  const auto live = [&](const std::string& more) {
+    const Imported imported = from_flags(flags + more);
+    REQUIRE(imported.mistakes.empty());
+    const auto priced = test::price(imported.plan);
+    return static_cast<std::int64_t>(priced.bill.stages[0].live_bytes);
+  };
+  // 1024 tokens of 2 * 1024 bytes in each of four layers.
+  CHECK(live("--moe-shared-expert-overlap") - live("") == 4 * 1024 * 2 * 1024);
+}
+
+TEST_CASE("deterministic runs keep the rows that index_add_ adds up", "[import]") {
+  const std::string flags =
+      "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+      "--max-position-embeddings 1024 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+      "--disable-bias-linear --num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
+      "--moe-token-dispatcher-type alltoall --moe-grouped-gemm --vocab-size 32000 "
+      "--deterministic-mode ";
+  const auto rows = [&](const std::string& more) {
+    const Imported imported = from_flags(flags + more);
+    REQUIRE(imported.mistakes.empty());
+    return test::line(test::price(imported.plan).bill.stages[0], "rows that are added up");
+  };
+  CHECK(rows("") == 4 * 2 * 1024 * 2 * 1024);  // layers * top_k * tokens * 2 B * hidden
+  CHECK(rows("--moe-permute-fusion") == 0);
+}
