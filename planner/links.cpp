@@ -48,12 +48,15 @@ double Links::all_to_all(double bytes, std::int64_t n, std::int64_t stride, doub
                          bool once) const {
   if (n <= 1) return 0;
   const auto ranks = static_cast<double>(n);
-  const double inside = bytes * (ranks - 1) / ranks / (constants_->all_to_all * link_);
+  const double k = std::max(top_k, 1.0);
+  // Ranks, or domains, that k experts drawn at random lie in.
+  const auto distinct = [&](double of) { return of * (1 - std::pow(1 - 1 / of, k)); };
+  const double copies = once ? distinct(ranks) / k : 1;
+  const double inside = bytes * copies * (ranks - 1) / ranks / (constants_->all_to_all * link_);
   const std::int64_t in_domain = local(n, stride);
   if (in_domain == n) return constants_->experts_exposed * inside + latency(n);
   const double domains = ranks / static_cast<double>(in_domain);
-  const double k = std::max(top_k, 1.0);
-  const double reached = once ? domains * (1 - std::pow(1 - 1 / domains, k)) : k;
+  const double reached = once ? distinct(domains) : k;
   const double across = bytes / k * reached * (domains - 1) / domains / nic_;
   return constants_->experts_exposed_nic * std::max(inside, across) + latency(n);
 }

@@ -191,6 +191,7 @@ SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Pr
       out.ops[index].products.front().n = slot(width);
     } else {
       ++out.launches;
+      if (path_.precision == "fp8" && t.fp8 && !t.in_experts && !path_.torch) ++out.casts;
       for (const ops::Product& p : rule.products)
         t.products.push_back({slot(p.m), slot(p.n), slot(p.k), slot(p.count)});
       if (joins) readers[op.inputs.front()] = {out.ops.size(), rule.products.front().n};
@@ -270,8 +271,7 @@ double SegmentTimer::traffic(const Traffic& c, const TimedOp& op, const TimeKey&
       return 2 * links.ring(bytes, n, stride) * exposed;
     case ops::CollectiveKind::all_to_all:
       return links.all_to_all(bytes, n, stride, op.top_k,
-                              path_.dispatch != TimePath::Dispatch::alltoall) *
-             (path_.ep_overlap ? constants_.ep_overlapped : 1);
+                              path_.dispatch != TimePath::Dispatch::alltoall);
     case ops::CollectiveKind::ring:
       return std::max(0.0, links.ring(bytes, n, stride) - hide);
   }
@@ -281,8 +281,12 @@ double SegmentTimer::traffic(const Traffic& c, const TimedOp& op, const TimeKey&
 /// Of an op's own traffic (no matrix product), how much there is as this stack runs it.
 double SegmentTimer::traffic_factor(const TimedOp& op) const {
   if (op.kind == OpKind::attention) return path_.unfused ? constants_.unfused_bytes : 1;
-  if (op.kind == OpKind::experts || op.kind == OpKind::combine)
-    return path_.fused_experts ? constants_.routed_fused : constants_.routed;
+  if (op.kind == OpKind::experts || op.kind == OpKind::combine) {
+    if (path_.fused_experts) return constants_.routed_fused;
+    // DeepEP and HybridEP sort rows by rank as they send them; what is left sorts by expert.
+    const bool sorted = path_.dispatch != TimePath::Dispatch::alltoall;
+    return constants_.routed * (sorted ? constants_.routed_sorted : 1);
+  }
   if (op.in_experts && path_.fused_experts && op.kind != OpKind::linear) return 0;
   return path_.eager ? constants_.eager : 1;
 }
@@ -294,8 +298,10 @@ double SegmentTimer::host_time(const TimedSegment& s, const TimeKey& key) const 
     // tp's collectives are launched too, and each expert as if it were an op.
     double launches = 0;
     if (path_.launch == TimePath::Launch::kernels)
-      launches = s.launches + (key.tp > 1 ? s.tp_collectives : 0);
-    if (s.experts > 0) launches += std::max(1.0, s.experts / static_cast<double>(key.ep));
+      launches = s.launches + s.casts + (key.tp > 1 ? s.tp_collectives : 0);
+    if (s.experts > 0)
+      launches += std::max(1.0, s.experts / static_cast<double>(key.ep)) *
+                  (path_.precision == "fp8" ? 2 : 1);
     const bool waits = s.counted && path_.dispatch != TimePath::Dispatch::hybridep;
     return constants_.host_op * launches + (waits ? constants_.host_counts : 0);
   }
@@ -354,10 +360,25 @@ SegmentTimer::Cost SegmentTimer::cost(const TimedOp& op, const TimeKey& key, con
     return sum;
   };
   out.forward_traffic = exchange(op.forward, out.attention_forward);
+  out.ep_forward = out.ep;
   out.forward += out.forward_traffic;
   out.backward_traffic = exchange(op.backward, attention_backward);
   out.backward += out.backward_traffic;
   return out;
+}
+
+/// A layer's forward exchange runs beside another micro-batch's backward and the other way round:
+/// what is longer than that compute is exposed, and of the rest what the products lose to it.
+void SegmentTimer::hide_experts(SegmentTime& t, double ep_forward) const {
+  const double ep_backward = t.ep - ep_forward;
+  const double forward = t.forward - ep_forward, backward = t.backward - ep_backward;
+  const auto exposed = [&](double sent, double beside) {
+    return std::max(constants_.ep_overlapped * sent, sent - beside);
+  };
+  const double first = exposed(ep_forward, backward), second = exposed(ep_backward, forward);
+  t.forward = forward + first;
+  t.backward = backward + second;
+  t.ep = first + second;
 }
 
 std::vector<SegmentTime> SegmentTimer::times(const TimeKey& key, const Rates& rates,
@@ -367,6 +388,7 @@ std::vector<SegmentTime> SegmentTimer::times(const TimeKey& key, const Rates& ra
   out.reserve(segments_.size());
   for (const TimedSegment& s : segments_) {
     SegmentTime t;
+    double ep_forward = 0;
     t.recompute.assign(modes_, 0);
     for (const TimedOp& op : s.ops) {
       const Cost c = cost(op, key, rates, links);
@@ -375,9 +397,11 @@ std::vector<SegmentTime> SegmentTimer::times(const TimeKey& key, const Rates& ra
       t.tp += c.tp;
       t.cp += c.cp;
       t.ep += c.ep;
+      ep_forward += c.ep_forward;
       for (std::size_t mode = 1; mode < modes_; ++mode)
         if (op.again[mode]) t.recompute[mode] += c.forward;
     }
+    if (path_.ep_overlap && t.ep > 0) hide_experts(t, ep_forward);
     t.host = host_time(s, key);
     t.host_again.assign(modes_, 0);
     t.host_again[kFullRecompute] = t.host;

@@ -125,6 +125,7 @@ class SegmentTimer {
     bool counted = false;       ///< no capacity tells how many rows each expert gets
     double tp_collectives = 0;  ///< of forward
     double launches = 0;        ///< ops, fused linears once
+    double casts = 0;           ///< of these, products whose operand fp8 casts first
     std::vector<Slot> dense, expert, frozen_dense, frozen_expert;  ///< parameter counts
     std::vector<Slot> flops;                                       ///< forward, backward
     std::vector<std::vector<Slot>> away;  ///< by mode: bytes of tensors that host memory keeps
@@ -132,6 +133,7 @@ class SegmentTimer {
   };
   struct Cost {
     double forward = 0, backward = 0, tp = 0, cp = 0, ep = 0, attention_forward = 0;
+    double ep_forward = 0;  ///< of ep
     double forward_traffic = 0, backward_traffic = 0;
   };
   TimedSegment compile(std::uint32_t segment, const Problem&, const ops::Shapes&,
@@ -139,6 +141,7 @@ class SegmentTimer {
   Cost cost(const TimedOp&, const TimeKey&, const Rates&, const Links&) const;
   double traffic(const Traffic&, const TimedOp&, const TimeKey&, const Links&, double hide) const;
   double traffic_factor(const TimedOp&) const;
+  void hide_experts(SegmentTime&, double ep_forward) const;
   double host_time(const TimedSegment&, const TimeKey&) const;
   void run(const TimeKey&);
   Slot slot(Expr);
