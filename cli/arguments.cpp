@@ -48,6 +48,13 @@ FILE is a .plan file, or - for standard input. A first one to try:
 --html FILE on plan, bill and timeline writes a page to show to others.
 )";
 
+/// nullopt where the text is no number, or one that does not fit.
+std::optional<Rational> decimal(const std::string& text) try {
+  return Rational::parse(text);
+} catch (const ArithmeticError&) {
+  return std::nullopt;
+}
+
 /// "30", "30s", "2min"; nullopt where it is no time above 0.
 std::optional<double> time_in_seconds(const std::string& text) try {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
@@ -259,7 +266,7 @@ class Parser {
   }
   void routing(CLI::App* to) {
     const auto read = [this](const std::string& text) {
-      const auto value = Rational::parse(text);
+      const auto value = decimal(text);
       const Imbalances known = measured_imbalances();
       if (!value || *value < known.least || *value > known.most)
         throw CLI::ValidationError(fmt::format(

@@ -144,9 +144,10 @@ void warn_changed(const Subject& s, const Layout& asked, const std::string& why,
     text += fmt::format("; a step takes {:.1f} % {}", 100 * std::abs(after / before - 1),
                         after < before ? "less" : "more");
   }
-  const Int128 before = bill(s.problem, asked).peak_bytes,
-               after = bill(s.problem, s.layout).peak_bytes;
-  text += fmt::format(" and the peak is {}, not {}", human_bytes(after), human_bytes(before));
+  const std::string before = human_bytes(bill(s.problem, asked).peak_bytes);
+  const std::string after = human_bytes(bill(s.problem, s.layout).peak_bytes);
+  text += before == after ? fmt::format(" and the peak stays {}", after)
+                          : fmt::format(" and the peak is {}, not {}", after, before);
   out.warnings.push_back(std::move(text));
 }
 

@@ -184,6 +184,11 @@ void settle_torchtitan(Subject& s, Exported& out) {
   const auto cannot = [&](std::string what, std::string help) {
     out.mistakes.push_back({std::move(what), std::move(help)});
   };
+  if (switch_of(s.problem, "loss") == "compiled" && switch_of(s.problem, "compile") == "false")
+    cannot(
+        "torchtitan compiles the loss only where it compiles at all: compile = false with loss = "
+        "compiled cannot be said",
+        "set loss = eager, or compile = true");
   if (l.zero != 3 && l.dp * l.cp > 1)
     cannot(fmt::format("torchtitan's FSDP2 shards every state: zero = {} cannot be said", l.zero),
            "set zero = 3");

@@ -149,6 +149,15 @@ std::string cluster_text(const std::string& gpu, std::int64_t gpus, Imported& in
                      here);
 }
 
+std::string with_host(std::string cluster, std::vector<std::string>& assumed) {
+  assumed.push_back(
+      "offloading needs the host's memory and PCIe, which are not told: those of a DGX H100, 2 TiB "
+      "and 8 x 64 GB/s a node");
+  const std::size_t end = cluster.rfind('}');
+  if (end != std::string::npos) cluster.insert(end, "host_memory = 2 TiB  pcie = 512 GB/s ");
+  return cluster;
+}
+
 std::string set_text(const Request& request) {
   std::string text;
   for (const auto& [field, value] : request.set) {

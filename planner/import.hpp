@@ -60,6 +60,9 @@ std::string gpu_name(const std::string& words);
 /// "cluster c { … }" of so many GPUs: nodes of eight (of four for Grace Blackwell). Adds a mistake
 /// where the GPUs do not fill nodes.
 std::string cluster_text(const std::string& gpu, std::int64_t gpus, Imported& into);
+/// That cluster with the host memory and PCIe that offloading needs and no launch tells; what is
+/// assumed is added.
+std::string with_host(std::string cluster, std::vector<std::string>& assumed);
 
 /// The job's fields that --set gives: "name = value" each, a string in quotes where the field takes
 /// one (versions).

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "planner/foreign_json.hpp"
 #include "planner/import.hpp"
 #include "planner/import_huggingface.hpp"
 
@@ -46,11 +47,12 @@ class SpeedReader {
 
   std::string plan() {
     const std::string model = model_text();
-    const std::string cluster = machine();
+    std::string cluster = machine();
     batch();
     if (!into_.mistakes.empty()) return "";
     job();
     layout();
+    if (offloads_) cluster = with_host(std::move(cluster), assumed_);
     std::string head = "# From a JSON of DeepSpeed (plimsoll import).\n";
     for (const std::string& line : assumed_) head += "# Assumed: " + line + ".\n";
     return head + cluster + model + "train t {\n" + job_ + set_text(request_) +
@@ -191,7 +193,7 @@ class SpeedReader {
                                ? offload["ratio"].get<double>()
                                : 1.0;
       layout_ += fmt::format("offload = {:g}\n", ratio);
-      into_.notes.push_back("offload needs host_memory and pcie of the cluster: add them");
+      offloads_ = true;
     }
     if (object_at(zero_, "offload_param").contains("device") &&
         object_at(zero_, "offload_param")["device"] != "none")
@@ -215,12 +217,13 @@ class SpeedReader {
   std::int64_t gpus_ = 8, tp_ = 1, mbs_ = 1, batch_ = 1;
   std::string model_, job_, layout_;
   std::vector<std::string> assumed_;
+  bool offloads_ = false;
 };
 
 }  // namespace
 
 bool looks_like_deepspeed(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = foreign_json(text);
   return !json.is_discarded() && json.is_object() &&
          (json.contains("zero_optimization") || json.contains("train_micro_batch_size_per_gpu") ||
           json.contains("train_batch_size"));
@@ -228,7 +231,7 @@ bool looks_like_deepspeed(const std::string& text) {
 
 Imported read_deepspeed(const Request& request) {
   Imported result;
-  const Json json = Json::parse(request.text, nullptr, false);
+  const Json json = foreign_json(request.text);
   if (json.is_discarded() || !json.is_object()) {
     result.mistakes.push_back({"this is no JSON object", "give a configuration of DeepSpeed"});
     return result;

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "lang/diagnostics.hpp"
+#include "planner/foreign_json.hpp"
 #include "planner/import_hub_config.hpp"
 
 namespace plimsoll::imports {
@@ -108,7 +109,7 @@ void unknown_family(const std::string& type, const HubConfig& c, Imported& into)
 
 HubModel read_hub_config(const std::string& text, Imported& into) {
   HubModel model;
-  Json json = Json::parse(text, nullptr, false);
+  Json json = foreign_json(text);
   if (json.is_discarded() || !json.is_object()) {
     into.mistakes.push_back({"this is no JSON object", "give a config.json of Hugging Face"});
     return model;
@@ -147,7 +148,7 @@ HubModel read_hub_config(const std::string& text, Imported& into) {
 }
 
 bool looks_like_huggingface(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = foreign_json(text);
   return !json.is_discarded() && json.is_object() && !json.contains("tensor_model_parallel_size") &&
          (json.contains("model_type") || json.contains("architectures") ||
           json.contains("num_hidden_layers") || json.contains("text_config"));

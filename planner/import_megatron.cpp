@@ -316,9 +316,11 @@ Imported read_megatron(const Request& request) {
   if (!result.mistakes.empty()) return result;
   const std::string model = megatron::model_text(run, flags, result);
   const std::string job = megatron::job_text(run, request, flags, result);
+  std::string cluster = cluster_text(run.gpu, run.gpus, result);
+  if (flags.has("optimizer-cpu-offload")) cluster = with_host(std::move(cluster), run.assumed);
   std::string head = "# From Megatron-LM's launch flags (plimsoll import).\n";
   for (const std::string& line : run.assumed) head += "# Assumed: " + line + ".\n";
-  result.plan = head + cluster_text(run.gpu, run.gpus, result) + model + job;
+  result.plan = head + cluster + model + job;
   return result;
 }
 

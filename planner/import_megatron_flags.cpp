@@ -82,6 +82,8 @@ constexpr auto kModelled = std::to_array<std::string_view>({
     "num-query-groups",
     "num-virtual-stages-per-pipeline-rank",
     "optimizer",
+    "optimizer-cpu-offload",
+    "optimizer-offload-fraction",
     "overlap-moe-expert-parallel-comm",
     "overlap-p2p-communication-warmup-flush",
     "padded-vocab-size",
@@ -120,7 +122,6 @@ constexpr auto kUnmodelled = std::to_array<std::string_view>({
     "cpu-offloading-num-layers",
     "cuda-graph-impl",
     "decoder-num-layers",
-
     "enable-cuda-graph",
     "encoder-num-layers",
     "export-kd-teacher-load",
@@ -136,8 +137,6 @@ constexpr auto kUnmodelled = std::to_array<std::string_view>({
     "is-hybrid-model",
     "moe-paged-stash",
     "moe-use-legacy-grouped-gemm",
-    "optimizer-cpu-offload",
-    "optimizer-offload-fraction",
     "retro-project-dir",
     "use-torch-fsdp2",
 });

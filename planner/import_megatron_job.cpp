@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lang/rational.hpp"
 #include "planner/import_megatron.hpp"
 
 namespace plimsoll::imports::megatron {
@@ -62,10 +63,17 @@ Recomputed recomputed(const std::vector<std::string>& modules) {
   return r;
 }
 
+bool is_share(const std::string& text) try {
+  const auto share = Rational::parse(text);
+  return share && *share >= Rational(0) && *share <= Rational(1);
+} catch (const ArithmeticError&) {
+  return false;
+}
+
 class JobText {
  public:
-  JobText(Run& run, const Request& request, Flags& flags)
-      : run_(run), request_(request), flags_(flags) {}
+  JobText(Run& run, const Request& request, Flags& flags, Imported& into)
+      : run_(run), request_(request), flags_(flags), into_(into) {}
 
   std::string text() {
     deterministic_ = flags_.has("deterministic-mode");
@@ -212,8 +220,22 @@ class JobText {
       layout_ += fmt::format("shard = {}\n", run_.dp * run_.cp / copies);
     layout_ += fmt::format("mbs = {}\n", run_.mbs);
     if (run_.tp > 1) layout_ += fmt::format("sp = {}\n", flags_.has("sequence-parallel"));
+    offload();
     stages();
     recompute();
+  }
+
+  /// Of the optimizer's states; all of them unless a fraction is said.
+  void offload() {
+    const std::string fraction = flags_.word("optimizer-offload-fraction", "1");
+    if (!flags_.has("optimizer-cpu-offload")) return;
+    if (!is_share(fraction)) {
+      into_.mistakes.push_back(
+          {fmt::format("--optimizer-offload-fraction is a share from 0 to 1, found '{}'", fraction),
+           "correct the script"});
+      return;
+    }
+    layout_ += fmt::format("offload = {}\n", fraction);
   }
 
   void stages() {
@@ -255,14 +277,15 @@ class JobText {
   Run& run_;
   const Request& request_;
   Flags& flags_;
+  Imported& into_;
   bool deterministic_ = false;
   std::string framework_, job_, layout_;
 };
 
 }  // namespace
 
-std::string job_text(Run& run, const Request& request, Flags& flags, Imported&) {
-  return JobText(run, request, flags).text();
+std::string job_text(Run& run, const Request& request, Flags& flags, Imported& into) {
+  return JobText(run, request, flags, into).text();
 }
 
 }  // namespace plimsoll::imports::megatron

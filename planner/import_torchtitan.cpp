@@ -10,12 +10,19 @@
 #include <set>
 
 #include "lang/diagnostics.hpp"
+#include "lang/module.hpp"
 #include "planner/import.hpp"
 #include "planner/import_toml.hpp"
 #include "planner/torchtitan_models.hpp"
 
 namespace plimsoll::imports {
 namespace {
+
+bool is_of_the_prelude(const std::string& model) {
+  Diagnostics ignored;
+  const auto known = compile("prelude", "", ignored).names("model");
+  return std::find(known.begin(), known.end(), model) != known.end();
+}
 
 /// Values with the defaults of the job's dataclasses.
 class Values {
@@ -168,6 +175,7 @@ class Titan {
       if (m.name == name && m.flavor == flavor) return std::string(m.model);
       if (m.name == name) known.emplace_back(m.flavor);
     }
+    if (is_of_the_prelude(flavor)) return flavor;  // what our own export asks to register
     into_.mistakes.push_back(
         {fmt::format("the shape of model.name = '{}', flavor = '{}' is not known", name, flavor),
          known.empty() ? "the models are llama3, llama4, qwen3, deepseek_v3 and gpt_oss"

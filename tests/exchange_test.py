@@ -11,12 +11,13 @@ line. That and the round trips are tested here; exchange_tools.py has the tools'
 import argparse
 import json
 import pathlib
+import random
 import re
 import subprocess
 import sys
 import tempfile
 
-CLUSTER = "cluster c {{ gpu = h100_sxm  nodes = {nodes}  gpus_per_node = 8 }}\n"
+CLUSTER = "cluster c {{ gpu = h100_sxm  nodes = {nodes}  gpus_per_node = 8  host_memory = 2 TiB  pcie = 512 GB/s }}\n"
 
 # A job and layout each, and the tools that it is exported to; "back" are read back by our importers.
 CASES = [
@@ -51,6 +52,14 @@ CASES = [
      "mbs = 2 zero = 2 recompute = full", ["deepspeed", "accelerate"], ["deepspeed"]),
     ("zero3", 2, "train t { model = llama3_8b cluster = c seq = 4Ki batch = 64 framework = deepspeed bucket = 200M }",
      "mbs = 1 zero = 3", ["deepspeed", "accelerate"], ["deepspeed"]),
+    ("offloaded", 2, "train t { model = llama3_8b cluster = c seq = 4Ki batch = 64 framework = megatron }",
+     "tp = 2 pp = 2 mbs = 1 zero = 1 offload = 0.5", ["megatron", "nemo"], ["megatron"]),
+    ("offloaded_stage_3", 2, "train t { model = llama3_8b cluster = c seq = 4Ki batch = 64 framework = deepspeed }",
+     "mbs = 1 zero = 3 offload = 0.5", ["deepspeed"], ["deepspeed"]),
+    ("titan_of_ones_own", 2, "train t { model = mistral_7b cluster = c seq = 4Ki batch = 96 framework = torchtitan }",
+     "tp = 2 mbs = 1 zero = 3 recompute = full", ["torchtitan"], ["torchtitan"]),
+    ("titan_experts", 8, "train t { model = qwen3_30b_a3b cluster = c seq = 3_000 batch = 96 framework = torchtitan compile = false loss = eager }",
+     "tp = 2 pp = 2 ep = 8 mbs = 2 zero = 3", ["torchtitan"], ["torchtitan"]),
     ("hf_fsdp", 1, "train t { model = qwen2_5_7b cluster = c seq = 4Ki batch = 64 framework = huggingface }",
      "mbs = 1 zero = 3 recompute = full", ["accelerate"], []),
     ("server", 1, "serve t { model = llama3_70b cluster = c context = 32Ki framework = vllm kv = fp8 }", "tp = 8", ["vllm"], []),
@@ -153,12 +162,81 @@ def check(program, names):
     return count, problems
 
 
+# What random layouts are made of: a framework, with what its jobs may say, and where it comes back from.
+RANDOM_JOBS = {
+    "megatron": ["", "loss = te", "attention = cudnn", 'te_version = "2.1"', "precision = fp8", "attention = unfused", "dropout = 0.1"],
+    "torchtitan": ["", "compile = false loss = eager", "loss = eager", "precision = fp8", "loss = loss_parallel"],
+    "deepspeed": ["", "bucket = 200M", "precision = fp16"],
+}
+RANDOM_MODELS = {"llama3_70b": 80, "llama3_8b": 32, "qwen2_5_7b": 28, "mixtral_8x7b": 32, "qwen3_32b": 64, "deepseek_v3": 61, "qwen3_30b_a3b": 48, "mistral_7b": 32}
+EXPERTS = ("mixtral_8x7b", "deepseek_v3", "qwen3_30b_a3b")
+UNCHANGED = ("does not fit", "training script", "does not meet", "no flavor of the shape")
+
+
+def random_case(any_of):
+    """A job and a layout, most of them possible: uneven stages, interleaving, recomputation by stage, offload."""
+    framework, model = any_of.choice(list(RANDOM_JOBS)), any_of.choice(list(RANDOM_MODELS))
+    layers, pp, at = RANDOM_MODELS[model], 1, {"mbs": any_of.choice((1, 2)), "zero": 3 if framework == "torchtitan" else any_of.randrange(4)}
+    if framework != "deepspeed":
+        pp = any_of.choice((1, 2, 4, 8))
+        at.update(tp=any_of.choice((1, 2, 4, 8)), pp=pp, cp=any_of.choice((1, 1, 2)))
+        if model in EXPERTS:
+            at["ep"] = any_of.choice((1, 2, 4))
+        if pp > 1 and any_of.random() < 0.3:
+            at["vpp"] = 2
+        if pp > 1 and any_of.random() < 0.5:
+            stages = [layers // pp + (i < layers % pp) for i in range(pp)]
+            moved = any_of.randrange(3)
+            stages[0], stages[-2] = stages[0] - moved, stages[-2] + moved
+            at["stage_layers"] = f"[{', '.join(map(str, stages))}]"
+    at["recompute"] = any_of.choice(("none", "selective", "full", "full"))
+    if at["recompute"] == "full" and any_of.random() < 0.6:
+        most = any_of.randint(1, layers // pp - 2)
+        at["recompute_layers"] = f"[{', '.join(str(most if any_of.random() < 0.7 else any_of.randint(0, most)) for _ in range(pp))}]"
+    if any_of.random() < 0.15:
+        at["offload"] = any_of.choice(("0.5", "1"))
+    job = (f"train t {{ model = {model} cluster = c seq = {any_of.choice(('4Ki', '8Ki', '3_000'))} batch = 512 "
+           f"framework = {framework} {any_of.choice(RANDOM_JOBS[framework])} }}")
+    return framework, job, " ".join(f"{name} = {value}" for name, value in at.items())
+
+
+def check_random(program, names, count, seed):
+    """import(export(x)) has the layout and the peak of x, or the export says what it changed and x is refused or told of."""
+    any_of, problems, back = random.Random(seed), [], 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        for number in range(count):
+            tool, job, layout = random_case(any_of)
+            nodes = any_of.choice((4, 8, 16))
+            plan = folder / "random.plan"
+            plan.write_text(CLUSTER.format(nodes=nodes) + job + f"\nlayout l {{ {layout} }}\n", encoding="utf-8")
+            billed, done = run(program, "bill", str(plan), "--json"), run(program, "export", str(plan), "--to", tool)
+            if billed.returncode or done.returncode:  # not every random layout is possible, nor sayable
+                if {billed.returncode, done.returncode} - {0, 1} or done.stdout and done.returncode:
+                    problems.append(f"{job} {layout}: {billed.stderr}{done.stderr}")
+                continue
+            if unknown := sorted(names_of(tool, done.stdout) - known_names(names, tool)):
+                problems.append(f"{job} {layout}: {tool} does not know {unknown}")
+            warnings = re.findall(r"warning: (.*)", done.stderr)
+            if any(not any(same in warning for same in UNCHANGED) for warning in warnings):
+                continue  # something else runs, and the warning says what
+            back += 1
+            problems += [f"{job} {layout}: {said}" for said in round_trip(program, folder, f"random{number}", plan, tool, done.stdout, {"gpus": nodes * 8, "bill": json.loads(billed.stdout)})]
+    print(f"{count} random layouts (--seed {seed}), {back} there and back")
+    if count >= 40 and back < count // 8:
+        problems.append("hardly any random layout went there and back")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plimsoll", required=True)
     parser.add_argument("names", type=pathlib.Path)
+    parser.add_argument("--random", type=int, default=60, help="how many random layouts")
+    parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()
     count, problems = check(options.plimsoll, options.names)
+    problems += check_random(options.plimsoll, options.names, options.random, random.randrange(10**6) if options.seed is None else options.seed)
     print("\n".join(problems) or f"{count} exports, all as their tools have it")
     return 1 if problems else 0
 

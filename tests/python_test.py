@@ -61,6 +61,33 @@ try:
 except plimsoll.Error as error:
     assert "another" in str(error)
 
+try:
+    plimsoll.check("# \ud83d\n")
+    raise SystemExit("half a character gave no Error")
+except plimsoll.Error as error:
+    assert "<stdin>:1:3" in str(error), str(error)
+for wrong in (None, 5, [JOB], open):
+    try:
+        plimsoll.plan(wrong)
+        raise SystemExit(f"{wrong} gave no TypeError")
+    except TypeError as error:
+        assert "expected the text of a .plan file" in str(error), str(error)
+assert plimsoll.check(JOB.encode()) == plimsoll.check(JOB)
+
+# 0 is a number that was given, and no option that was left out.
+PIPE = JOB.replace("tp = 2  zero = 1", "tp = 2  pp = 4  zero = 1  stage_layers = [4, 12, 8, 8]").replace("seq", "framework = megatron  seq")
+assert plimsoll.timeline(PIPE, layout="hand")["rank"] != 0
+assert plimsoll.timeline(PIPE, layout="hand", rank=0)["rank"] == 0
+assert plimsoll.timeline(PIPE, layout="hand", rank=15)["rank"] == 15
+for wrong in (dict(top=0), dict(budget=0), dict(timeout=0), dict(timeout=1e-9), dict(timeout=-1.5), dict(top=2.5), dict(job="a\0b"), dict(job="\ud83d"), dict(on="nope")):
+    try:
+        plimsoll.plan(JOB, **wrong)
+        raise SystemExit(f"{wrong} gave no Error")
+    except plimsoll.Error:
+        pass
+assert plimsoll.plan(JOB, timeout=60.0) == plimsoll.plan(JOB, on=None) == plimsoll.plan(JOB)
+assert plimsoll.plan(JOB, on="h200") == plimsoll.plan(JOB, on=["h200"]) == json.loads(by_program("plan", "-", "--json", "--on", "h200"))
+
 # One text a thread, side by side, the same bytes.
 answers = [None] * 4
 

@@ -5,13 +5,13 @@
 #include <charconv>
 #include <cstdint>
 #include <string_view>
-#include <utility>
+
+#include "planner/foreign_json.hpp"
 
 namespace plimsoll::cli::lsp {
 
 namespace {
 
-constexpr int kDeepest = 100;
 constexpr std::size_t kEscape = 6;  // \uXXXX
 
 /// The code unit of the \uXXXX at \a at; 0 where there is none.
@@ -37,21 +37,9 @@ std::size_t mend_escape(std::string& body, std::size_t at) {
 }  // namespace
 
 nlohmann::json parse_message(std::string body) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t at = 0; at < body.size();) {
-    const char c = body[at];
-    if (in_string && c == '\\') {
-      at += mend_escape(body, at);
-      continue;
-    }
-    if (c == '"') in_string = !in_string;
-    if (!in_string && (c == '[' || c == '{') && ++depth > kDeepest)
-      return nlohmann::json(nlohmann::json::value_t::discarded);
-    if (!in_string && (c == ']' || c == '}')) --depth;
-    ++at;
-  }
-  return nlohmann::json::parse(body, nullptr, false);
+  for (std::size_t at = body.find('\\'); at != std::string::npos; at = body.find('\\', at))
+    at += mend_escape(body, at);
+  return foreign_json(body);
 }
 
 }  // namespace plimsoll::cli::lsp

@@ -7,9 +7,8 @@
 
 namespace plimsoll::cli::lsp {
 
-/// A message's JSON; discarded (is_discarded()) where it is none, or nested deeper than any message
-/// of the protocol, which a copy of it would not survive. A surrogate without its other half, as an
-/// editor's strings may hold, reads as U+FFFD: a text with one is kept, and its columns stay right.
+/// A message's JSON, as foreign_json() reads it. A surrogate without its other half, as an editor's
+/// strings may hold, reads as U+FFFD: a text with one is kept, and its columns stay right.
 nlohmann::json parse_message(std::string body);
 
 }  // namespace plimsoll::cli::lsp

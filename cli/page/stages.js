@@ -66,9 +66,12 @@ function showStages() {
     make("span", { class: "track" }, stack(s.categories, whole), make("span", { class: "line", style: `left:${(100 * s.hbm) / whole}%` })),
     make("span", { class: `what number${s.peak > s.hbm ? " over" : ""}` }, bytes(s.peak), make("small", {}, percent(s.peak, s.hbm)))));
   const line = stages.find((s) => s.stage === raw.bill.peakStage);
+  // One line's label, or several where pools have unlike GPUs and there is room.
+  const lines = [line.hbm];
+  for (const s of stages) if (lines.every((known) => Math.abs(known - s.hbm) > whole / 8)) lines.push(s.hbm);
   at.append(make("div", { class: "stages" },
     make("div", { class: "stage axis", "aria-hidden": "true" }, make("span", { class: "who" }), make("span", { class: "track" },
-      make("span", { class: "mark-label", style: `left:${(100 * line.hbm) / whole}%` }, bytes(line.hbm))), make("span", { class: "what" })), ...rows));
+      ...lines.map((hbm) => make("span", { class: "mark-label", style: `left:${(100 * hbm) / whole}%` }, bytes(hbm)))), make("span", { class: "what" })), ...rows));
   at.append(make("details", {}, make("summary", {}, "The same as a table"), table("Bytes of each category at each stage's peak",
     [{ title: "Stage" }, ...categories.filter((c) => used[c.index] > 0).map((c) => ({ title: c.label, number: true })), { title: "Sum", number: true }, { title: "Memory", number: true }],
     stages.map((s) => [String(s.stage), ...categories.filter((c) => used[c.index] > 0).map((c) => bytes(s.categories[c.index])), bytes(s.peak), bytes(s.hbm)]))));

@@ -244,6 +244,13 @@ class Values(Mistake):
             for given in ([option, "--json"], [option + "="], [option, ""]):
                 self.refused(command, name, *given, says=option)
 
+    def test_numbers_that_do_not_fit(self):
+        name = self.write(job())
+        for option, command in (("--routing", "bill"), ("--timeout", "plan"), ("--budget", "plan"), ("--top", "plan"), ("--limit", "verify"), ("--stage", "bill"), ("--rank", "timeline"), ("--gpus", "import")):
+            for number in ("1e999", "1e-999", "9" * 60, "0x10", "nan", "-1", "1_0", " 1", "1 ", "٣"):
+                if (option, number) != ("--routing", "1_0"):
+                    self.refused(command, name, f"{option}={number}", says=option)
+
 
 class Imports(Mistake):
     """What import and diagnose are given is written by other programs, by people, and by nobody."""
@@ -297,6 +304,22 @@ class Imports(Mistake):
         model = self.config()
         for text in ('{"zero_optimization": []}', '{"zero_optimization": {"stage": 99}, "train_batch_size": -1}'):
             self.refused("import", self.write(text, "ds.json"), model, "--from", "deepspeed", "--gpu", "h100_sxm", "--gpus", "8", "--set", "seq=8192")
+
+    def test_depth_that_no_configuration_has(self):
+        deep = "[" * MANY + "]" * MANY
+        for config in (f'{{"zero_optimization": {deep}, "train_batch_size": 8}}', f'{{"model_type": "llama", "hidden_size": {deep}}}', deep,
+                       f'{{"_plimsoll": {deep}, "train_batch_size": 8}}', '{"model_type": "llama", "a": ' + '{"a": ' * MANY + "1" + "}" * MANY + "}"):
+            name = self.write(config, "deep.json")
+            for kind in ("huggingface", "deepspeed"):
+                self.refused("import", name, "--from", kind)
+            self.refused("import", name)
+        self.refused("import", self.write(f"[model]\nname = {deep}\n", "deep.toml"), "--from", "torchtitan")
+
+    def test_shares_that_are_none(self):
+        for share in ("2", "-1", "x", "1e999"):
+            script = self.write("torchrun pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 "
+                                f"--global-batch-size 64 --vocab-size 32000 --use-distributed-optimizer --optimizer-cpu-offload --optimizer-offload-fraction {share}\n", "run.sh")
+            self.refused("import", script, "--from", "megatron", "--gpus", "8", says="--optimizer-offload-fraction")
 
     def test_logs(self):
         plan = self.write(job() + "layout l { tp = 1 }\n", "job.plan")

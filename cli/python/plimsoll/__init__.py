@@ -24,7 +24,15 @@ class Error(ValueError):
 def run(*arguments, text=""):
     """The program itself: (exit code, standard output, standard error) of a command line, where a file
     called "-" is `text`."""
-    return _plimsoll.answer([str(argument) for argument in arguments], text)
+    if not isinstance(text, (str, bytes)):
+        raise TypeError(f"expected the text of a .plan file, not {type(text).__name__}; of a file that is "
+                        "pathlib.Path(name).read_text()")
+    words = [str(argument) for argument in arguments]
+    if any("\0" in word for word in words):
+        raise Error("an argument with a NUL character")
+    # A surrogate without its other half goes in as it is, for the program to say where it stands.
+    encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    return _plimsoll.answer([word.encode("utf-8", "surrogatepass") for word in words], encoded)
 
 
 def _ask(command, text, options):
@@ -33,7 +41,11 @@ def _ask(command, text, options):
         flag = "--" + name.replace("_", "-")
         if value is True:
             arguments.append(flag)
-        elif value not in (None, False, ""):
+        elif value is None or value is False or value == "":
+            continue  # not asked for; 0 is
+        elif isinstance(value, float):
+            arguments += [flag, f"{value:f}"]
+        else:
             arguments += [flag, str(value)]
     code, out, said = run(*arguments, text=text)
     if code == 130:
@@ -48,7 +60,8 @@ def _ask(command, text, options):
 def plan(text, *, job="", top=3, proof=True, budget=None, timeout=None, on=(), pareto=False):
     """The best layout, its runners-up, or why none fits and what would (plimsoll.plan/1)."""
     return _json.loads(_ask("plan", text, dict(json=True, job=job, top=top, no_proof=not proof, budget=budget,
-                                               timeout=timeout, on=",".join(on), pareto=pareto)))
+                                               timeout=timeout, pareto=pareto,
+                                               on=on if isinstance(on, str) else ",".join(on or ()))))
 
 
 def bill(text, *, job="", layout=""):
