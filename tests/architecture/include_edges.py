@@ -19,7 +19,7 @@ OWNERS = {
     r"(cuda|cublas|nccl|nvml|cudnn|thrust/|cub/)": r"runtime/cuda/.*",
     r"mpi\.h": r"runtime/mpi/mpi_wire\.cpp",
     r"Eigen/": r"runtime/host/matrix\.cpp",
-    r"nlohmann/": r"bench/.*|(planner|runtime)/\w*report\w*\.cpp|planner/report_json\.hpp|planner/import\w*\.cpp|planner/import_hub_config\.hpp|planner/export\w*\.cpp|cli/(check|calibrate|doctor)\.cpp|cli/(lsp|page)/\w+\.(cpp|hpp)|tests/.*",
+    r"nlohmann/": r"bench/.*|(planner|runtime)/\w*report\w*\.cpp|planner/report_json\.hpp|planner/foreign_json\.(hpp|cpp)|planner/import\w*\.cpp|planner/import_hub_config\.hpp|planner/export\w*\.cpp|cli/(check|calibrate|doctor)\.cpp|cli/(lsp|page)/\w+\.(cpp|hpp)|tests/.*",
     r"CLI/": r"cli/arguments\.cpp",
     r"catch2/": r"tests/.*",
 }
