@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace plimsoll {
@@ -145,6 +146,31 @@ SegmentTimer::Slot SegmentTimer::slot(Expr e) {
   return static_cast<Slot>(roots_.size() - 1);
 }
 
+namespace {
+/// By op: does backward run it a second time? Where the trace runs a whole layer again, what it
+/// kept all the same is there already.
+std::vector<bool> run_again(const Program& program, const Segment& s, const SegmentTrace& trace) {
+  std::vector<bool> again(s.op_count, false);
+  std::set<ValueId> made, made_again;
+  for (const TraceEvent& e : trace.forward)
+    if (e.kind == TraceEvent::alloc && trace.tensors[e.index].role == TensorRole::value)
+      made.insert(trace.tensors[e.index].value);
+  for (const TraceEvent& e : trace.backward) {
+    if (!e.recomputing) continue;
+    if (e.kind == TraceEvent::alloc && trace.tensors[e.index].role == TensorRole::value)
+      made_again.insert(trace.tensors[e.index].value);
+    if (e.kind == TraceEvent::run && e.index >= s.first_op && e.index < s.first_op + s.op_count)
+      again[e.index - s.first_op] = true;
+  }
+  if (std::find(again.begin(), again.end(), false) != again.end()) return again;
+  for (std::size_t i = 0; i < again.size(); ++i) {
+    const ValueId v = program.ops[s.first_op + i].output;
+    again[i] = v == kNone || made.count(v) == 0 || made_again.count(v) > 0;
+  }
+  return again;
+}
+}  // namespace
+
 SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Problem& problem,
                                                  const ops::Shapes& shapes, std::uint32_t trace) {
   const Program& program = *problem.program;
@@ -217,17 +243,22 @@ SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Pr
   }
   for (std::size_t mode = 0; mode < modes_ && mode < problem.inventory.traces.size(); ++mode) {
     if (trace >= problem.inventory.traces[mode].size()) continue;
-    for (const TraceEvent& e : problem.inventory.traces[mode][trace].backward)
-      if (e.kind == TraceEvent::run && e.recomputing && e.index >= s.first_op &&
-          e.index < s.first_op + s.op_count)
-        out.ops[e.index - s.first_op].again[mode] = true;
+    const std::vector<bool> again = run_again(program, s, problem.inventory.traces[mode][trace]);
+    for (std::size_t i = 0; i < again.size(); ++i) out.ops[i].again[mode] = again[i];
     const SegmentTrace& events = problem.inventory.traces[mode][trace];
     out.away.resize(modes_);
     for (const TraceEvent& e : events.forward)
       if (e.host) out.away[mode].push_back(slot(events.tensors[e.index].bytes));
   }
   if (s.is_layer)
-    for (TimedOp& t : out.ops) t.again[1] = true;
+    for (TimedOp& t : out.ops) t.again[kFullRecompute] = true;
+  // PyTorch's checkpoint stops when the last of what backward needs is there: the layer's last
+  // linear is needed for nothing but its input.
+  if (s.is_layer && path_.torch && path_.kernels == TimePath::Kernels::current)
+    for (std::size_t i = out.ops.size(); i-- > 0;) {
+      for (std::size_t mode = kFullRecompute; mode < modes_; ++mode) out.ops[i].again[mode] = false;
+      if (!out.ops[i].products.empty()) break;
+    }
   return out;
 }
 

@@ -129,6 +129,65 @@ TEST_CASE("how a mixture of experts runs is told in its time", "[time]") {
         mixture("launch = graphs  precision = fp8"));
 }
 
+TEST_CASE("what a checkpoint keeps is not run again", "[time]") {
+  const World world(R"(
+cluster pod { gpu = h100_sxm  nodes = 1  gpus_per_node = 8 }
+train job { model = llama3_8b  cluster = pod  seq = 8Ki  batch = 8  framework = torchtitan }
+)");
+  const Problem& problem = *world;
+  const auto& modes = problem.inventory.recompute_modes;
+  const auto selective = static_cast<RecomputeMode>(
+      std::find(modes.begin(), modes.end(), "selective") - modes.begin());
+  REQUIRE(selective < modes.size());
+  SegmentTimer timer(problem);
+  const Rates rates = Rates::of(problem.cluster->pools.front().gpu, time_path(problem));
+  const Links links(*problem.cluster, problem.cluster->pools.front().gpu);
+  TimeKey key;
+  key.seq = 8192;
+  std::size_t products = 0, whole = 0, some = 0;
+  bool attention_whole = false, attention_some = false, last = false;
+  const auto all = timer.op_times(key, rates, links);
+  for (const OpSeconds& op : all.front()) {
+    if (op.kind == OpKind::attention)
+      attention_whole = op.again[kFullRecompute], attention_some = op.again[selective];
+    if (op.kind != OpKind::linear) continue;
+    ++products;
+    whole += op.again[kFullRecompute] ? 1 : 0;
+    some += op.again[selective] ? 1 : 0;
+    last = op.again[kFullRecompute];
+  }
+  // q, k, v, o, gate, up, down: backward needs of the last its input alone; q, v, gate are kept.
+  CHECK(products == 7);
+  CHECK(whole == 6);
+  CHECK_FALSE(last);
+  CHECK(some == 3);
+  CHECK(attention_whole);
+  CHECK_FALSE(attention_some);
+}
+
+TEST_CASE("an exchange of experts is hidden by no more than what runs beside it", "[time]") {
+  const auto step = [](const char* overlap, const char* nic) {
+    const World world(fmt::format(R"(
+gpu slow = h100_sxm {{ nic = {} }}
+cluster pod {{ gpu = slow  nodes = 2  gpus_per_node = 4 }}
+train job {{ model = mixtral_8x7b  cluster = pod  seq = 4Ki  batch = 64  framework = megatron
+  dispatcher = alltoall  moe_overlap = {} }}
+)",
+                                  nic, overlap));
+    Layout l = layout(*world, 1, 1);
+    l.ep = 8;
+    REQUIRE(why_impossible(*world, l) == "");
+    return Clock(*world).step(l);
+  };
+  const StepTime alone = step("false", "400 Gb/s"), beside = step("true", "400 Gb/s");
+  CHECK(beside.ep < 0.5 * alone.ep);
+  CHECK(beside.ep > 0.1 * alone.ep);
+  // A network so slow that compute cannot hide it: all but the compute is exposed.
+  const StepTime slow = step("false", "1 Gb/s"), hidden = step("true", "1 Gb/s");
+  CHECK(hidden.ep > 0.8 * slow.ep);
+  CHECK(hidden.ep < slow.ep);
+}
+
 TEST_CASE("constants that changed are seen once a clock is told", "[time]") {
   const World world(kPod);
   TimeConstants constants;
