@@ -256,6 +256,10 @@ def cluster(row, gpus):
     return body + f"cluster c {{ gpu = one  nodes = {gpus // per}  gpus_per_node = {per} }}\n"
 
 
+def recompute_of(row):
+    return row["recompute"].lower()
+
+
 def torchtitan(row, _):
     if row["sharding"] and not row["sharding"].startswith("fsdp2"):
         raise Skip("not FSDP2")
@@ -280,13 +284,18 @@ def torchtitan(row, _):
     # Whether the loss is compiled: torchtitan's since 2025; before, a plain cross entropy of fp32 logits.
     # (ao-f8nc: pull request 778 of January 2025)
     loss = "eager" if old or not compiled or re.search(r"2\.7\.0a|h100 table|ao-f8nc", words) else "compiled"
+    # Until December 2025 (commit b39377f9f) the list of ops that selective recomputation keeps lacked cuDNN's attention, which runs
+    # of torchtitan on a B200 take first (models/attention.py): it is made again.
+    framework, own = "torchtitan", ""
+    if "b200" in row["gpu"].lower() and recompute_of(row).startswith("selective"):
+        framework, own = "torchtitan_2025", "framework torchtitan_2025 = torchtitan { recompute selective { keep = {q, v, gate} } }\n"
     if "pr165" in row["id"]:
         loss = "upcast"  # before mid-2024 the model gave fp32 logits, which the caller held
         job.append('torch_version = "2.3"')
     if pick("tp") > 1:
         loss = "loss_parallel"
     job.append(f"loss = {loss}")
-    if old:
+    if old or "MI3" in row["gpu"]:  # expandable since October 2024 (run_llama_train.sh); on AMD torch has had none before 2.11
         job.append("segments = plain")
     layout = {"tp": pick("tp"), "pp": pick("pp"), "cp": pick("cp"), "zero": 3, "mbs": mbs}
     dp = value(row, "gpus") // (layout["tp"] * layout["pp"] * layout["cp"])
@@ -294,7 +303,7 @@ def torchtitan(row, _):
     if layout["pp"] > 1:
         layout["mbs"] = max(mbs // layout["pp"], 1)
         assumed.append("as many micro-batches as stages (torchtitan's default)")
-    recompute = row["recompute"].lower()
+    recompute = recompute_of(row)
     if recompute.startswith("full"):
         layout["recompute"] = "full"
     elif "every-2nd" in recompute:
@@ -304,8 +313,8 @@ def torchtitan(row, _):
         layout["recompute"] = "selective"
     if layout["tp"] > 1 and re.search(r"async ?tp", words):
         job.append("tp_overlap = true")
-    plan = (cluster(row, value(row, "gpus")) + shape(row) +
-            f"train t {{ model = m  cluster = c  seq = {seq}  batch = {batch}  precision = bf16  framework = torchtitan\n  " +
+    plan = (cluster(row, value(row, "gpus")) + shape(row) + own +
+            f"train t {{ model = m  cluster = c  seq = {seq}  batch = {batch}  precision = bf16  framework = {framework}\n  " +
             "  ".join(job) + " }\nlayout run { " + "  ".join(f"{k} = {v}" for k, v in layout.items()) + " }\n")
     return Case(row["id"], set_name(row), row["id"], "torchtitan", plan, [Figure("most", "reserved", value(row, "measured_GiB_reserved"))],
                 None, row["outcome"], assumed)
