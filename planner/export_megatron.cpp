@@ -22,6 +22,27 @@ void check_optimizer(const Job& job, Exported& out) {
                           "it has adamw, sgd and muon"});
 }
 
+/// Its hybrid optimizer runs as the precision-aware one, which needs adam and the distributed
+/// optimizer, and keeps masters and states in fp32 (megatron/core/optimizer, 0.19.2).
+void check_offload(const Subject& s, Exported& out) {
+  const Job& job = *s.problem.job;
+  if (s.layout.offload.is_zero()) return;
+  if (s.layout.zero == 0)
+    out.mistakes.push_back({"Megatron-LM offloads states of its distributed optimizer only",
+                            "set zero = 1, or offload = 0"});
+  if (job.optimizer != "adamw")
+    out.mistakes.push_back(
+        {fmt::format("Megatron-LM offloads the states of adamw only, not of {}", job.optimizer),
+         "set optimizer = adamw, or offload = 0"});
+  for (const char* name : {"m_dtype", "v_dtype", "masters"})
+    if (job.switches.contains(name))
+      out.mistakes.push_back(
+          {fmt::format("Megatron-LM keeps masters and states in fp32 where it offloads: {} cannot "
+                       "be said",
+                       name),
+           fmt::format("leave {} out, or set offload = 0", name)});
+}
+
 /// Recomputed layers as `block` has them: as many in every chunk.
 void settle_recompute(Subject& s, Exported& out) {
   Layout& l = s.layout;
@@ -62,6 +83,7 @@ void settle_megatron(Subject& s, Exported& out) {
       "v_dtype fp8_weights overlap_flush moe_overlap deferred_wgrads tp_overlap",
       out);
   check_optimizer(*s.problem.job, out);
+  check_offload(s, out);
   const Layout& l = s.layout;
   if (shape.positions > 0 && l.seq > shape.positions)
     out.mistakes.push_back({fmt::format("the model's learned positions are {}, the sequence has {}",

@@ -299,10 +299,10 @@ class Settings {
       on("no-gradient-accumulation-fusion", "gradient_accumulation_fusion", "model", "false");
   }
 
-  /// States in other dtypes than fp32.
+  /// States in other dtypes than fp32, or offloaded: Megatron-LM refuses the one without the other.
   void precision_aware() {
     const std::string m = set("m_dtype"), v = set("v_dtype"), masters = set("masters");
-    precision_aware_ = !m.empty() || !v.empty() || !masters.empty();
+    precision_aware_ = !m.empty() || !v.empty() || !masters.empty() || !l_.offload.is_zero();
     if (!precision_aware_) return;
     on("use-precision-aware-optimizer", "use_precision_aware_optimizer", "optimizer");
     const auto dtype = [&](std::string_view flag, std::string_view field, const std::string& w) {

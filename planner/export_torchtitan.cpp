@@ -189,6 +189,9 @@ void settle_torchtitan(Subject& s, Exported& out) {
         "torchtitan compiles the loss only where it compiles at all: compile = false with loss = "
         "compiled cannot be said",
         "set loss = eager, or compile = true");
+  if (switch_of(s.problem, "loss") == "loss_parallel" && l.tp == 1)
+    cannot("torchtitan's loss parallel divides the logits over tp: with tp = 1 it cannot be said",
+           "set loss = eager, or tp = 2 or more");
   if (l.zero != 3 && l.dp * l.cp > 1)
     cannot(fmt::format("torchtitan's FSDP2 shards every state: zero = {} cannot be said", l.zero),
            "set zero = 3");

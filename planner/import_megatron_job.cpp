@@ -135,6 +135,9 @@ class JobText {
     else if (kind == "sgd")
       set("optimizer", "sgd");
     if (!flags_.has("use-precision-aware-optimizer")) return;
+    // The optimizer that offloads keeps masters and states in fp32 (hybrid_optimizer.py,
+    // param_update_in_fp32), whatever else is said.
+    if (flags_.has("optimizer-cpu-offload")) return;
     for (const char* state : {"exp-avg", "exp-avg-sq"}) {
       const std::string dtype = flags_.word(std::string(state) + "-dtype", "fp32");
       if (dtype != "fp32") set(state == std::string("exp-avg") ? "m_dtype" : "v_dtype", dtype);

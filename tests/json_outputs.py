@@ -144,7 +144,7 @@ def by_package(schema):
 def answers(program, plan):
     """(command, kind, text) of every command of a file that has a JSON form."""
     for command in COMMAND.findall(plan.read_text(encoding="utf-8")):
-        if "--against" in command or "--json" in command:
+        if "--json" in command:
             continue
         words = [program if word == "plimsoll" else plan.name if word == "FILE" else word
                  for word in shlex.split(command)] + ["--json"]
@@ -181,7 +181,8 @@ def main():
                 continue
             found = readers[kind](answer)
             if kind in CHECKS and not found:
-                found = CHECKS[kind](answer)
+                sides = [answer["bill"], answer["against"]] if answer["schema"] == "plimsoll.against/1" else [answer]
+                found = [problem for side in sides for problem in CHECKS[kind](side)]
             problems += [where + problem for problem in found]
     if count == 0:
         problems.append("no command found")
