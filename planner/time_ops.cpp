@@ -217,6 +217,7 @@ SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Pr
       out.ops[index].products.front().n = slot(width);
     } else {
       ++out.launches;
+      if (op.kind == OpKind::attention) ++out.attentions;
       if (path_.precision == "fp8" && t.fp8 && !t.in_experts && !path_.torch) ++out.casts;
       for (const ops::Product& p : rule.products)
         t.products.push_back({slot(p.m), slot(p.n), slot(p.k), slot(p.count)});
@@ -304,7 +305,8 @@ double SegmentTimer::traffic(const Traffic& c, const TimedOp& op, const TimeKey&
       return links.all_to_all(bytes, n, stride, op.top_k,
                               path_.dispatch != TimePath::Dispatch::alltoall);
     case ops::CollectiveKind::ring:
-      return std::max(0.0, links.ring(bytes, n, stride) - hide);
+      return std::max(
+          0.0, links.ring(bytes, n, stride) + constants_.alpha * static_cast<double>(n - 2) - hide);
   }
   return 0;
 }
@@ -329,7 +331,8 @@ double SegmentTimer::host_time(const TimedSegment& s, const TimeKey& key) const 
     // tp's collectives are launched too, and each expert as if it were an op.
     double launches = 0;
     if (path_.launch == TimePath::Launch::kernels)
-      launches = s.launches + s.casts + (key.tp > 1 ? s.tp_collectives : 0);
+      launches = s.launches + s.casts + (key.tp > 1 ? s.tp_collectives : 0) +
+                 s.attentions * 2 * static_cast<double>(key.cp - 1);
     if (s.experts > 0)
       launches += std::max(1.0, s.experts / static_cast<double>(key.ep)) *
                   (path_.precision == "fp8" ? 2 : 1);
@@ -378,9 +381,12 @@ SegmentTimer::Cost SegmentTimer::cost(const TimedOp& op, const TimeKey& key, con
                                        : constants_.attention_backward_flops *
                                              out.attention_forward / constants_.attention_backward;
   }
-  const double factor = traffic_factor(op) / rates.bandwidth;
-  out.forward += out.attention_forward + values_[op.bytes_forward] * factor;
-  out.backward += attention_backward + values_[op.bytes_backward] * factor;
+  // Around cp's ring every step is a kernel of its own, and one that adds its result to the last.
+  const double steps = op.kind == OpKind::attention ? static_cast<double>(key.cp) : 1;
+  const double kernels = constants_.launch * 2 * (steps - 1);
+  const double factor = steps * traffic_factor(op) / rates.bandwidth;
+  out.forward += out.attention_forward + values_[op.bytes_forward] * factor + kernels;
+  out.backward += attention_backward + values_[op.bytes_backward] * factor + kernels;
   const auto exchange = [&](const std::vector<Traffic>& all, double attention) {
     double sum = 0;
     for (const Traffic& c : all) {

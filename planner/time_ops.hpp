@@ -125,6 +125,7 @@ class SegmentTimer {
     bool counted = false;       ///< no capacity tells how many rows each expert gets
     double tp_collectives = 0;  ///< of forward
     double launches = 0;        ///< ops, fused linears once
+    double attentions = 0;      ///< of these
     double casts = 0;           ///< of these, products whose operand fp8 casts first
     std::vector<Slot> dense, expert, frozen_dense, frozen_expert;  ///< parameter counts
     std::vector<Slot> flops;                                       ///< forward, backward
