@@ -354,6 +354,8 @@ class Lister {
     } else if (keyword == "recompute") {
       add("drop", Candidate::field, "", "drop = {");
       add("keep", Candidate::field, "", "keep = {");
+      add("discard", Candidate::field, "", "discard = {");
+      add("offload", Candidate::field, "", "offload = {");
     } else if (keyword == "repeat") {
       add_keywords({"repeat", "item"});
       locals(" = ");

@@ -541,7 +541,8 @@ class BehaviourReader {
     const ast::Entry* discards = nullptr;
     for (const ast::Entry& line : entry.body) {
       if (line.kind == EntryKind::assign &&
-          (line.name.text == "keep" || line.name.text == "drop" || line.name.text == "discard")) {
+          (line.name.text == "keep" || line.name.text == "drop" || line.name.text == "discard" ||
+           line.name.text == "offload")) {
         if (line.name.text == "keep") keeps = &line;
         if (line.name.text == "discard") discards = &line;
         check_names(*line.value, line.name.text);

@@ -99,7 +99,7 @@ void check_recompute_words(Module::Impl& module, const ast::Expr& set, Diagnosti
     if (!member.value || member.value->kind != ast::ExprKind::name) continue;
     const std::string& word = member.value->text;
     if (known.contains(word) || word == kResidualNorms || word == kExpertActivations ||
-        word == kSharedExperts || word == kDenseMlp)
+        word == kExpertFirstLinears || word == kSharedExperts || word == kDenseMlp)
       continue;
     const std::string near = did_you_mean(member.value->text, known.names());
     diags

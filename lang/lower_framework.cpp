@@ -35,7 +35,7 @@ Lowering::Lowering(const LowerInput& in, Diagnostics& diags)
   facts.activation_bytes = activation;
   facts.variant.activation_bytes = activation;
   facts.weight_bytes = in.job->precision == "fp8" ? 1 : activation;
-  policies_ = {{RecomputePolicy::none, {}, {}}, {RecomputePolicy::full, {}, {}}};
+  policies_ = {{RecomputePolicy::none, {}, {}, {}}, {RecomputePolicy::full, {}, {}, {}}};
   policies_.resize(modes_.size());
 }
 
@@ -51,8 +51,8 @@ void Lowering::read_framework() {
   // A switch that is known by its name, as a server's `activations` is.
   const auto away = framework_switch(*in_.module, *in_.job, "offload_activations");
   if (const auto* yes = away ? away->as<eval::Boolean>() : nullptr)
-    inventory_.offloads_activations =
-        pool_.is_constant(yes->expr) && !pool_.value(yes->expr).is_zero();
+    offloads_layers_ = pool_.is_constant(yes->expr) && !pool_.value(yes->expr).is_zero();
+  inventory_.offloads_activations = inventory_.offloads_activations || offloads_layers_;
 }
 
 void Lowering::read_entry(const ast::Entry& e) {
@@ -123,11 +123,14 @@ void Lowering::read_recompute(const ast::Entry& e) {
   RecomputePolicy policy;
   for (const ast::Entry& field : e.body) {
     if (field.kind != ast::EntryKind::assign || !field.value) continue;
-    const bool discards = field.name.text == "discard";
-    if (!discards)
-      policy.kind = field.name.text == "keep" ? RecomputePolicy::keep : RecomputePolicy::drop;
-    for (const ast::Argument& a : field.value->args)
-      (discards ? policy.discards : policy.words).push_back(a.value->text);
+    const std::string& what = field.name.text;
+    if (what == "keep" || what == "drop")
+      policy.kind = what == "keep" ? RecomputePolicy::keep : RecomputePolicy::drop;
+    if (what == "offload") inventory_.offloads_activations = true;
+    std::vector<std::string>& words = what == "discard"   ? policy.discards
+                                      : what == "offload" ? policy.offloads
+                                                          : policy.words;
+    for (const ast::Argument& a : field.value->args) words.push_back(a.value->text);
   }
   policies_[static_cast<std::size_t>(mode - modes_.begin())] = std::move(policy);
 }

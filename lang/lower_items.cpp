@@ -314,7 +314,7 @@ void Lowering::build_traces() {
       in.segment_items = segment_items_[s];
       // What stands beside the layers is never recomputed.
       const bool layer = program_.segments[s].is_layer;
-      in.offload = layer && inventory_.offloads_activations;
+      in.offload = layer && offloads_layers_;
       traces.push_back(build_trace(in, s, policies_[layer ? mode : 0]));
     }
     inventory_.traces.push_back(std::move(traces));

@@ -137,6 +137,7 @@ class Lowering {
   std::vector<std::vector<std::string>> fuse_;
   std::vector<RecomputePolicy> policies_;
   bool derive_ = true;
+  bool offloads_layers_ = false;  ///< `offload_activations`: all that layers keep
   bool context_ = true;
   bool fused_pointwise_ = true;
 

@@ -55,13 +55,17 @@ struct RecomputePolicy {
   /// Ops whose outputs go though others save them, and are made again when one of those needs them
   /// (beside `none` and `drop`).
   std::vector<std::string> discards;
+  /// Ops whose kept tensors wait in host memory from the end of the layer's forward to its
+  /// backward.
+  std::vector<std::string> offloads;
 };
 
-/// Words for ops that share no kind and no name, in `drop` and `discard`: norms of the residual
-/// stream; activations inside experts; the feed-forward beside experts in their layer, and that of
-/// layers without experts.
+/// Words for ops that share no kind and no name, in `drop`, `discard` and `offload`: norms of the
+/// residual stream; activations inside experts, and the linears before them; the feed-forward
+/// beside experts in their layer, and that of layers without experts.
 inline constexpr std::string_view kResidualNorms = "residual_norms",
                                   kExpertActivations = "expert_activations",
+                                  kExpertFirstLinears = "expert_first_linears",
                                   kSharedExperts = "shared_experts", kDenseMlp = "dense_mlp";
 
 /// Rows of the inventory by place and name: a tensor that several recomputation modes make is one

@@ -85,6 +85,8 @@ class TraceBuilder {
     };
     return has(name(o.kind)) || has(o.name) || (has(kResidualNorms) && is_residual_norm(o)) ||
            (has(kExpertActivations) && o.experts != kNone && is_activation(o)) ||
+           (has(kExpertFirstLinears) && o.experts != kNone && o.kind == OpKind::linear &&
+            o.name != "down") ||
            (has(has_experts_ ? kSharedExperts : kDenseMlp) && is_of_feed_forward(o));
   }
   static bool is_activation(const Op& o) {

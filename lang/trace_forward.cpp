@@ -45,21 +45,25 @@ void TraceBuilder::emit_forward(bool recompute) {
     for (unsigned i = 0; i < count_; ++i) emit_forward_op(i, recompute);
   else
     emit_items_only(recompute);
-  if (!recompute && in_.offload) store_kept();
+  if (!recompute && (in_.offload || !policy_.offloads.empty())) store_kept();
   for (ValueId v : handed_on_) free_transient(v);
   recomputing_ = false;
 }
 
-/// What backward will need goes to the host when the layer has run: but for what the next layer
-/// reads, which stays.
+/// What backward will need goes to the host when the layer has run, all of it or what the named ops
+/// save: but for what the next layer reads, which stays.
 void TraceBuilder::store_kept() {
+  const auto goes = [&](const Kept& k) {
+    return in_.offload || matches(op(k.first_saver), policy_.offloads);
+  };
   const auto stays = [&](ValueId v) {
     return v != kNone && std::find(handed_on_.begin(), handed_on_.end(), v) != handed_on_.end();
   };
   for (const Kept& k : kept_)
-    if (k.tensor != kNoTensor && k.item == kNone && !stays(k.value)) on_host_.push_back(k.tensor);
+    if (k.tensor != kNoTensor && k.item == kNone && !stays(k.value) && goes(k))
+      on_host_.push_back(k.tensor);
   for (const auto& [v, t] : stored_)
-    if (!stays(v)) on_host_.push_back(t);
+    if (in_.offload && !stays(v)) on_host_.push_back(t);
   for (const int t : on_host_) store(t);
 }
 

@@ -278,7 +278,8 @@ Run read_run(const Request& request, const Launch&, Flags& flags, Imported& into
   run.chunks = cut(run, flags, into);
   if (flags.has("fine-grained-activation-offloading"))
     run.assumed.push_back(
-        "what --fine-grained-activation-offloading moves away is counted as kept");
+        "a layer's offloaded modules go when it has run and come back at once; Megatron-LM leaves "
+        "those of the last layer, and tensors under a million elements");
   if (flags.has("delay-wgrad-compute"))
     run.assumed.push_back("weight gradients are computed at once, without --delay-wgrad-compute");
   return run;
@@ -317,7 +318,8 @@ Imported read_megatron(const Request& request) {
   const std::string model = megatron::model_text(run, flags, result);
   const std::string job = megatron::job_text(run, request, flags, result);
   std::string cluster = cluster_text(run.gpu, run.gpus, result);
-  if (flags.has("optimizer-cpu-offload")) cluster = with_host(std::move(cluster), run.assumed);
+  if (flags.has("optimizer-cpu-offload") || flags.has("fine-grained-activation-offloading"))
+    cluster = with_host(std::move(cluster), run.assumed);
   std::string head = "# From Megatron-LM's launch flags (plimsoll import).\n";
   for (const std::string& line : run.assumed) head += "# Assumed: " + line + ".\n";
   result.plan = head + cluster + model + job;

@@ -43,14 +43,26 @@ std::string loss(Flags& flags) {
 /// What each word of --recompute-modules names in the prelude's models: dropped whole, or
 /// (Megatron-LM calls it output-discarding) outputs alone.
 struct Recomputed {
-  std::string dropped, discarded;
+  std::string dropped, discarded, offloaded;
 };
 
-Recomputed recomputed(const std::vector<std::string>& modules) {
+Recomputed recomputed(const std::vector<std::string>& modules,
+                      const std::vector<std::string>& offloaded) {
   Recomputed r;
   const auto add = [](std::string& list, std::string_view words) {
     list += (list.empty() ? "" : ", ") + std::string(words);
   };
+  // Megatron-LM pipeline_parallel/fine_grained_activation_offload.py: what a module saves.
+  const auto is_norm = [](const std::string& m) { return m == "attn_norm" || m == "mlp_norm"; };
+  if (std::any_of(offloaded.begin(), offloaded.end(), is_norm)) add(r.offloaded, "residual_norms");
+  for (const std::string& module : offloaded) {
+    if (module == "qkv_linear")
+      add(r.offloaded, "q, k, v, q_down, kv_down, k_rope, q_up, k_up, v_up");
+    if (module == "core_attn") add(r.offloaded, "attention");
+    if (module == "attn_proj") add(r.offloaded, "o");
+    if (module == "expert_fc1") add(r.offloaded, "expert_first_linears");
+    if (module == "moe_act") add(r.offloaded, "expert_activations");
+  }
   for (const std::string& module : modules) {
     if (module == "core_attn") add(r.dropped, "attention");
     if (module == "mlp") add(r.discarded, "dense_mlp");
@@ -94,10 +106,11 @@ class JobText {
   /// A framework of its own where modules are recomputed that the prelude's does not name.
   std::string own_framework() {
     framework_ = "megatron";
-    if (flags_.word("recompute-granularity") != "selective") return "";
-    const auto modules = flags_.list("recompute-modules");
-    if (modules.empty() || (modules.size() == 1 && modules[0] == "core_attn")) return "";
-    const Recomputed words = recomputed(modules);
+    auto modules = flags_.list("recompute-modules");
+    if (flags_.word("recompute-granularity") != "selective") modules.clear();
+    const Recomputed words = recomputed(modules, offloaded());
+    const bool plain = modules.empty() || (modules.size() == 1 && modules[0] == "core_attn");
+    if (plain && words.offloaded.empty()) return "";
     framework_ = "megatron_run";
     const bool attention = std::find(modules.begin(), modules.end(), "core_attn") != modules.end();
     std::string lines = attention ? "" : "recomputes_attention = false\n";
@@ -105,7 +118,15 @@ class JobText {
     if (!words.dropped.empty() || words.discarded.empty())
       lines += fmt::format(" drop = {{{}}}", words.dropped.empty() ? "dropout" : words.dropped);
     if (!words.discarded.empty()) lines += fmt::format(" discard = {{{}}}", words.discarded);
+    if (!words.offloaded.empty()) lines += fmt::format(" offload = {{{}}}", words.offloaded);
     return fmt::format("framework megatron_run = megatron {{\n{} }}\n}}\n", lines);
+  }
+
+  /// Modules whose saves wait in host memory; whole layers recomputed keep nothing that could.
+  std::vector<std::string> offloaded() {
+    if (!flags_.has("fine-grained-activation-offloading")) return {};
+    if (flags_.word("recompute-granularity") == "full") return {};
+    return flags_.list("offload-modules");
   }
 
   void job() {
@@ -255,7 +276,7 @@ class JobText {
 
   void recompute() {
     const std::string kind = flags_.word("recompute-granularity");
-    if (kind == "selective") layout_ += "recompute = selective\n";
+    if (kind == "selective" || !offloaded().empty()) layout_ += "recompute = selective\n";
     if (kind != "full") return;
     const std::int64_t count = flags_.number("recompute-num-layers", 1);
     const bool block = flags_.word("recompute-method", "uniform") == "block";

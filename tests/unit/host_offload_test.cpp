@@ -75,6 +75,35 @@ TEST_CASE("activations in host memory are not on the GPU", "[offload]") {
   CHECK(Pricer(*kept.problem).peak(kept.layout).host_bytes == 0);
 }
 
+TEST_CASE("host run: what single ops keep waits in host memory", "[host][offload]") {
+  for (const char* words :
+       {"offload = {attention, o}", "drop = {rmsnorm}  offload = {attention, q, gate}",
+        "discard = {residual_norms}  offload = {residual_norms, attention, o, down}"})
+    check_under(fmt::format("recompute away {{ {} }}", words), kDenseDecoder,
+                {{1, "recompute = away"},
+                 {2, "tp = 2  sp = true  recompute = away"},
+                 {2, "pp = 2  vpp = 2  recompute = away"},
+                 {2, "zero = 3  recompute = away"}});
+  check_under(
+      "recompute away { discard = {expert_activations}  offload = {expert_first_linears, "
+      "expert_activations, attention, q_up} }",
+      kLatentExperts, {{1, "recompute = away"}, {2, "ep = 2  recompute = away"}});
+}
+
+TEST_CASE("what single ops keep in host memory is not on the GPU", "[offload]") {
+  const auto saved_with = [](const std::string& words) {
+    const Priced p = price(
+        under(fmt::format("recompute away {{ {} }}", words), kDenseDecoder, 1, "recompute = away"));
+    return std::pair(test::total(test::saved(p, p.layout.recompute, 0)),
+                     Pricer(*p.problem).peak(p.layout).host_bytes);
+  };
+  const auto [kept, none] = saved_with("drop = {dropout}");
+  const auto [rest, away] = saved_with("offload = {glu}");
+  CHECK(none == 0);
+  CHECK(kept - rest == 2 * 24 * 16 * 4);  // what a gated product reads, of a token 2 * 24 numbers
+  CHECK(away == 4 * (kept - rest));       // in each of four layers
+}
+
 TEST_CASE("host run: discarded outputs are made again", "[host][discard]") {
   const std::vector<std::pair<int, std::string>> layouts = {
       {1, "recompute = slim"},

@@ -198,3 +198,20 @@ TEST_CASE("deterministic runs keep the rows that index_add_ adds up", "[import]"
   CHECK(rows("") == 4 * 2 * 1024 * 2 * 1024);  // layers * top_k * tokens * 2 B * hidden
   CHECK(rows("--moe-permute-fusion") == 0);
 }
+
+TEST_CASE("modules that are offloaded one by one leave the GPU", "[import]") {
+  const std::string flags =
+      "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+      "--max-position-embeddings 1024 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+      "--disable-bias-linear --num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
+      "--moe-token-dispatcher-type alltoall --moe-grouped-gemm --vocab-size 32000 "
+      "--attention-backend unfused ";
+  const Imported imported = from_flags(
+      flags + "--fine-grained-activation-offloading --offload-modules core_attn attn_proj moe_act");
+  REQUIRE(imported.mistakes.empty());
+  CHECK(says(imported.plan, "offload = {attention, o, expert_activations}"));
+  CHECK(says(imported.plan, "host_memory = "));
+  const auto away = test::price(imported.plan), kept = test::price(from_flags(flags).plan);
+  CHECK(kept.bill.stages[0].live_bytes - away.bill.stages[0].live_bytes > 0);
+  CHECK(test::saved(away, away.layout.recompute).count("attention probs") == 0);
+}
