@@ -264,6 +264,20 @@ class Browser(unittest.TestCase):
         self.assertEqual(view.locator("#runners svg .point").count(), len(all_of))
         self.assertEqual(self.texts(view, "#runners tbody tr td:nth-child(4)"), [f"{one['headroom'] * 100:.1f} %" for one in all_of])
 
+    def test_the_scatters_axes_are_where_they_say(self):
+        theirs = answer("plan", EXAMPLE, "--top", 10)
+        view = self.show(page("plan", EXAMPLE))
+        ticks = view.evaluate("[...document.querySelectorAll('#runners svg .tick')].map(t => [t.textContent, Number(t.getAttribute('x')), Number(t.getAttribute('y'))])")
+        shares = [(float(said.split()[0]) / 100, y - 4) for said, _, y in ticks if said.endswith("%")]
+        times = [(float(said.split()[0]), x) for said, x, _ in ticks if said.endswith(" s")]
+        where = view.evaluate("[...document.querySelectorAll('#runners svg .point')].map(p => [Number(p.dataset.point), Number(p.querySelector('circle').getAttribute('cx')), Number(p.querySelector('circle').getAttribute('cy'))])")
+        along = lambda value, axis: axis[0][1] + (value - axis[0][0]) * (axis[1][1] - axis[0][1]) / (axis[1][0] - axis[0][0])
+        all_of = [theirs["best"], *theirs["alternatives"]]
+        self.assertEqual(len(where), len(all_of))
+        for index, x, y in where:
+            self.assertAlmostEqual(along(all_of[index]["headroom"], shares), y, delta=0.5)
+            self.assertAlmostEqual(along(all_of[index]["step_seconds"], times), x, delta=0.5)
+
     def test_stages_and_items(self):
         bill = answer("bill", EXAMPLE, "--layout", "hand")
         view = self.show(page("bill", EXAMPLE, "--layout", "hand"))
@@ -332,6 +346,16 @@ class Browser(unittest.TestCase):
         view.get_by_role("button", name="Back to the file's").click()
         self.assertEqual(peak(), human(bill()["peak_bytes"]))
         self.assertEqual(curve(), before)
+
+    def test_unlike_gpus_have_a_line_each(self):
+        text = """cluster c { pool new { gpu = h100_sxm nodes = 1 gpus_per_node = 8 }  pool old { gpu = a100_40gb nodes = 2 gpus_per_node = 8 }  nic = 50 GB/s }
+train t { model = llama3_8b  cluster = c  seq = 4Ki  batch = 96  framework = megatron }
+layout l { tp = 8  pp = 3  mbs = 1  zero = 1  recompute = full  stage_pool = [new, old, old]  stage_layers = [12, 10, 10] }
+"""
+        theirs = answer("bill", "-", text=text)
+        sizes = {human(stage["hbm_bytes"]) for stage in theirs["stages"]}
+        self.assertEqual(len(sizes), 2)
+        self.assertEqual(set(self.texts(self.show(page("bill", "-", text=text)), ".mark-label")), sizes)
 
     def test_nothing_fits(self):
         theirs = answer("plan", "-", text=TOO_LARGE)
