@@ -80,8 +80,13 @@ void settle_megatron(Subject& s, Exported& out) {
       s, "Megatron-LM",
       "te_version deterministic fuse_wgrad dataloader_mask loss attention grads cp_comm "
       "dispatcher grouped_gemm fused_gelu spec fused_softmax vocab_divisor masters m_dtype "
-      "v_dtype fp8_weights overlap_flush moe_overlap deferred_wgrads tp_overlap",
+      "v_dtype fp8_weights overlap_flush moe_overlap permute_fusion shared_overlap "
+      "deferred_wgrads tp_overlap",
       out);
+  if (s.layout.recompute > kFullRecompute)
+    for (const std::string& what : megatron_modules(s.problem, s.layout.recompute).unsaid)
+      out.warnings.push_back("recomputation's " + what +
+                             " is what the bill counts; Megatron-LM is not told of it");
   check_optimizer(*s.problem.job, out);
   check_offload(s, out);
   const Layout& l = s.layout;

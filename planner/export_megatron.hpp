@@ -21,6 +21,13 @@ struct Setting {
 /// Everything that Megatron-LM is told of a job at a layout, in groups.
 std::vector<std::vector<Setting>> megatron_settings(const Subject&, Exported&);
 
+/// What a mode of recomputation is in --recompute-modules and --offload-modules; \a unsaid: words
+/// that no module is ("drop of glu").
+struct RecomputeModules {
+  std::vector<std::string> recomputed, offloaded, unsaid;
+};
+RecomputeModules megatron_modules(const Problem&, RecomputeMode);
+
 /// Layers that each chunk recomputes, its first ones, where `block` can say it; -1 where it cannot.
 std::int64_t megatron_block_count(const Problem&, const Layout&);
 

@@ -278,6 +278,11 @@ class Settings {
     }
   }
 
+  void list(std::string_view flag, std::string_view field, const std::vector<std::string>& words) {
+    add("--" + std::string(flag), fmt::format("{}", fmt::join(words, " ")), "model",
+        std::string(field), fmt::format("[{}]", fmt::join(words, ", ")));
+  }
+
   void memory() {
     if (l_.recompute == kFullRecompute) {
       const std::int64_t count = megatron_block_count(p_, l_);
@@ -286,8 +291,15 @@ class Settings {
       word("recompute-method", "recompute_method", all ? "uniform" : "block");
       number("recompute-num-layers", "recompute_num_layers", all ? 1 : count);
     } else if (l_.recompute > kFullRecompute) {
-      word("recompute-granularity", "recompute_granularity", "selective");
-      add("--recompute-modules", "core_attn", "model", "recompute_modules", "[core_attn]");
+      const RecomputeModules modules = megatron_modules(p_, l_.recompute);
+      if (!modules.recomputed.empty()) {
+        word("recompute-granularity", "recompute_granularity", "selective");
+        list("recompute-modules", "recompute_modules", modules.recomputed);
+      }
+      if (!modules.offloaded.empty()) {
+        on("fine-grained-activation-offloading", "fine_grained_activation_offloading");
+        list("offload-modules", "offload_modules", modules.offloaded);
+      }
     }
     precision_aware();
     const std::string grads = job_.grads;
@@ -312,6 +324,9 @@ class Settings {
     dtype("exp-avg-sq-dtype", "exp_avg_sq_dtype", v);
     dtype("main-params-dtype", "main_params_dtype", masters == "fp16" ? "fp16" : "fp32");
     if (!job_.grads.empty()) dtype("main-grads-dtype", "main_grads_dtype", job_.grads);
+    // Masters in fp32 are Megatron-LM's own where a recipe of fp8 is named, in bf16 runs too.
+    if (masters == "fp32" && job_.precision != "fp8" && l_.offload.is_zero())
+      dtype("fp8-recipe", "fp8_recipe", "tensorwise");
   }
   /// A switch that the job itself sets.
   std::string set(std::string_view name) const {
@@ -344,6 +359,9 @@ class Settings {
       on("no-bias-gelu-fusion", "bias_activation_fusion", "model", "false");
     if (set("moe_overlap") == "true")
       on("overlap-moe-expert-parallel-comm", "overlap_moe_expert_parallel_comm");
+    if (set("permute_fusion") == "true") on("moe-permute-fusion", "moe_permute_fusion");
+    if (set("shared_overlap") == "true")
+      on("moe-shared-expert-overlap", "moe_shared_expert_overlap");
     if (set("overlap_flush") == "true")
       on("overlap-p2p-communication-warmup-flush", "overlap_p2p_comm_warmup_flush");
     if (set("fp8_weights") == "true") on("fp8-param-gather", "fp8_param");

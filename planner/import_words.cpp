@@ -309,6 +309,7 @@ class Collector {
     std::string text = filled(word.text, launch.environment);
     if (text == "(" || text == ")" || text.empty() || text == "[" || text == "]") return;
     if (text.find("[@]") != std::string::npos) return;  // ${ARGS[@]}: read where it was written
+    if (text == "$@" || text == "$*") return;  // the script's own arguments, which nobody knows
     if (!word.quoted && text.ends_with(')') &&
         std::count(text.begin(), text.end(), ')') > std::count(text.begin(), text.end(), '('))
       text.pop_back();

@@ -154,3 +154,26 @@ TEST_CASE("stages, windows and layers of experts as Megatron-LM writes them", "[
       exported(job("gpt_oss_20b", "framework = megatron", "tp = 2 zero = 1"), "megatron");
   CHECK(windows.mistakes.size() == 1);  // biases of attention alone
 }
+
+TEST_CASE("a recomputation mode of one's own is Megatron-LM's modules", "[export]") {
+  const auto flags = [](const std::string& mode) {
+    const Priced p = price("framework own = megatron { recompute selective { " + mode +
+                           " } }\ncluster c { gpu = h100_sxm nodes = 1 gpus_per_node = 8 "
+                           "host_memory = 1 TiB pcie = 400 GB/s }\ntrain t { model = llama3_8b "
+                           "cluster = c seq = 4Ki batch = 256 framework = own }\nlayout l { tp = 8 "
+                           "recompute = selective }\n");
+    return exported(p, "megatron");
+  };
+  const auto says = [](const Exported& e, std::string_view words) {
+    return e.text.find(words) != std::string::npos;
+  };
+  const Exported own = flags("discard = {residual_norms, dense_mlp}  offload = {attention, o}");
+  CHECK(says(own, "--recompute-modules layernorm mlp"));
+  CHECK(says(own, "--fine-grained-activation-offloading"));
+  CHECK(says(own, "--offload-modules core_attn attn_proj"));
+  CHECK(own.warnings.empty());
+  const Exported unsaid = flags("drop = {attention, gate}");
+  CHECK(says(unsaid, "--recompute-modules core_attn"));
+  REQUIRE(unsaid.warnings.size() == 1);
+  CHECK(unsaid.warnings[0].find("drop of gate") != std::string::npos);
+}

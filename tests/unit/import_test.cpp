@@ -215,3 +215,11 @@ TEST_CASE("modules that are offloaded one by one leave the GPU", "[import]") {
   CHECK(kept.bill.stages[0].live_bytes - away.bill.stages[0].live_bytes > 0);
   CHECK(test::saved(away, away.layout.recompute).count("attention probs") == 0);
 }
+
+TEST_CASE("a script's own arguments are no flag's value", "[import]") {
+  const std::string flags =
+      "pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 "
+      "--max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+      "--vocab-size 256 --attention-backend unfused";
+  CHECK(from_flags(flags + " \"$@\"").plan == from_flags(flags).plan);
+}
