@@ -155,7 +155,7 @@ SegmentTimer::TimedSegment SegmentTimer::compile(std::uint32_t segment, const Pr
     for (TimedOp& t : out.ops) t.again[kFullRecompute] = true;
   // PyTorch's checkpoint stops when the last of what backward needs is there: the layer's last
   // linear is needed for nothing but its input.
-  if (s.is_layer && path_.torch && path_.kernels == TimePath::Kernels::current)
+  if (s.is_layer && path_.stops_early)
     for (std::size_t i = out.ops.size(); i-- > 0;) {
       for (std::size_t mode = kFullRecompute; mode < modes_; ++mode) out.ops[i].again[mode] = false;
       if (!out.ops[i].products.empty()) break;

@@ -47,6 +47,8 @@ TimePath time_path(const Problem& p) {
                 p.framework->name == "deepspeed" || p.framework->name == "torchtitan");
   path.eager =
       path.torch && path.kernels == TimePath::Kernels::current && !is_true(p, "compile", false);
+  path.stops_early = path.torch && path.kernels == TimePath::Kernels::current &&
+                     p.framework->name != "huggingface" && p.framework->name != "deepspeed";
   path.unfused = p.inventory.facts.variant.attention == "unfused";
   path.precision = p.job->precision;
   return path;

@@ -25,9 +25,12 @@ struct TimePath {
   bool tp_overlap = false;  ///< tp's traffic runs beside the products that need it
   bool ep_overlap = false;  ///< ep's traffic runs beside another micro-batch
   bool fp8_attention = false;
-  bool rowwise = false;   ///< fp8 products with a scale a row
-  bool torch = false;     ///< a trainer of PyTorch's own, not Megatron
-  bool eager = false;     ///< of those, not compiled
+  bool rowwise = false;  ///< fp8 products with a scale a row
+  bool torch = false;    ///< a trainer of PyTorch's own, not Megatron
+  bool eager = false;    ///< of those, not compiled
+  /// Checkpoints end when the last of what backward needs is there: PyTorch's, not reentrant.
+  /// Those of Hugging Face's trainer (reentrant by default) and DeepSpeed's run to the end.
+  bool stops_early = false;
   bool unfused = false;   ///< attention in separate kernels
   std::string precision;  ///< of the job
 };
