@@ -53,72 +53,97 @@ const std::set<std::string, std::less<>>& model_parameters(Module::Impl& module)
   return module.model_parameters;
 }
 
+/// Sets names whose values stay open.
+struct Opener {
+  ExprPool& pool;
+  eval::Scope& scope;
+
+  void number(std::string_view name, Dimension dimension = kCount) const {
+    scope.set(name, {eval::Number{pool.variable(stand_in(name)), dimension}, {}});
+  }
+  void boolean(std::string_view name, Var var) const {
+    scope.set(name, {eval::Boolean{pool.variable(var)}, {}});
+  }
+  void word(std::string_view name, Var var, const eval::Enumeration* words) const {
+    scope.set(name, {eval::OpenWord{pool.variable(var), words}, {}});
+  }
+};
+
+/// What is in sight at every site: models' parameters, hardware, the job's fields, the layout.
+/// \a modes: the words of `recompute`.
+std::unique_ptr<const eval::Scope> seen_everywhere(Module::Impl& module,
+                                                   const eval::Enumeration* modes) {
+  auto scope = std::make_unique<eval::Scope>();
+  const Opener open{module.pool, *scope};
+  for (const std::string& name : model_parameters(module)) open.number(name);
+  for (const std::string& name : hardware_names()) open.number(name, *hardware_dimension(name));
+  for (const OpenName& row : kJobNumbers) open.number(row.name, row.dimension);
+  open.word("precision", Var::stage,
+            module.enumeration("precision", {"fp32", "fp16", "bf16", "fp8"}));
+  open.word("grads", Var::stage, module.enumeration("grads", {"default", "fp32", "bf16"}));
+  open.word("adapt", Var::stage, module.enumeration("adapt", {"none", "lora", "qlora"}));
+  open.word("attention", Var::stage,
+            module.enumeration("attention", {"flash", "cudnn", "unfused"}));
+  open.word("optimizer", Var::stage,
+            module.enumeration("optimizer", module.names(Kind::optimizer, false)));
+  open.word("weights", Var::stage, module.dtype_words);
+  open.word("kv", Var::stage, module.dtype_words);
+  for (const auto rows : {derived_numbers(), layout_variables()})
+    for (const VariableName& row : rows) {
+      if (row.type == NameType::number) open.number(row.name, row.dimension);
+      if (row.type == NameType::boolean) open.boolean(row.name, row.var);
+      if (row.type == NameType::recompute)
+        open.word(row.name, row.var,
+                  modes != nullptr
+                      ? modes
+                      : module.enumeration("recompute", {"none", "full", "selective"}));
+      if (row.type == NameType::schedule)
+        open.word(row.name, row.var,
+                  module.enumeration("schedule", {kSchedules.begin(), kSchedules.end()}));
+      if (row.type == NameType::numbers || row.type == NameType::pools)
+        scope->set(row.name, {eval::Unknown{}, {}});
+    }
+  return scope;
+}
+
+const eval::Scope* seen_everywhere(Module::Impl& module, const Behaviour& behaviour) {
+  std::unique_ptr<const eval::Scope>& made = module.open_scopes[behaviour.recompute_words];
+  if (made == nullptr) made = seen_everywhere(module, behaviour.recompute_words);
+  return made.get();
+}
+
 }  // namespace
 
 OpenScope::OpenScope(Module::Impl& module, const Behaviour& behaviour, Site site,
                      std::string_view op)
-    : any_name_(site == Site::anywhere) {
-  ExprPool& pool = module.pool;
-  const auto number = [&](std::string_view name, Dimension dimension = kCount) {
-    set(name, {eval::Number{pool.variable(stand_in(name)), dimension}, {}});
-  };
-  const auto open_word = [&](std::string_view name, Var var, const eval::Enumeration* words) {
-    set(name, {eval::OpenWord{pool.variable(var), words}, {}});
-  };
-  for (const std::string& name : model_parameters(module)) number(name);
-  for (const std::string& name : hardware_names()) number(name, *hardware_dimension(name));
-  for (const OpenName& row : kJobNumbers) number(row.name, row.dimension);
-  open_word("precision", Var::stage,
-            module.enumeration("precision", {"fp32", "fp16", "bf16", "fp8"}));
-  open_word("grads", Var::stage, module.enumeration("grads", {"default", "fp32", "bf16"}));
-  open_word("adapt", Var::stage, module.enumeration("adapt", {"none", "lora", "qlora"}));
-  open_word("attention", Var::stage,
-            module.enumeration("attention", {"flash", "cudnn", "unfused"}));
-  open_word("optimizer", Var::stage,
-            module.enumeration("optimizer", module.names(Kind::optimizer, false)));
-  open_word("weights", Var::stage, module.dtype_words);
-  open_word("kv", Var::stage, module.dtype_words);
-  for (const auto rows : {derived_numbers(), layout_variables()})
-    for (const VariableName& row : rows) {
-      if (row.type == NameType::number) number(row.name, row.dimension);
-      if (row.type == NameType::boolean) set(row.name, {eval::Boolean{pool.variable(row.var)}, {}});
-      if (row.type == NameType::recompute)
-        open_word(row.name, row.var,
-                  behaviour.recompute_words != nullptr
-                      ? behaviour.recompute_words
-                      : module.enumeration("recompute", {"none", "full", "selective"}));
-      if (row.type == NameType::schedule)
-        open_word(row.name, row.var,
-                  module.enumeration("schedule", {kSchedules.begin(), kSchedules.end()}));
-      if (row.type == NameType::numbers || row.type == NameType::pools)
-        set(row.name, {eval::Unknown{}, {}});
-    }
+    : eval::Scope(seen_everywhere(module, behaviour)), any_name_(site == Site::anywhere) {
+  const Opener open{module.pool, *this};
   if (site == Site::condition) return;
-  for (const OpenName& row : kItemNumbers) number(row.name, row.dimension);
-  set("first", {eval::Boolean{pool.variable(Var::first)}, {}});
-  set("last", {eval::Boolean{pool.variable(Var::last)}, {}});
-  if (site == Site::layer) number("numel");
+  for (const OpenName& row : kItemNumbers) open.number(row.name, row.dimension);
+  open.boolean("first", Var::first);
+  open.boolean("last", Var::last);
+  if (site == Site::layer) open.number("numel");
   if (site == Site::weight) {
-    for (const std::string_view name : kWeightNumbers) number(name);
-    open_word("role", Var::stage, module.enumeration("role", role_words()));
-    set("trained", {eval::Boolean{pool.variable(Var::last)}, {}});
+    for (const std::string_view name : kWeightNumbers) open.number(name);
+    open.word("role", Var::stage, module.enumeration("role", role_words()));
+    open.boolean("trained", Var::last);
   }
   if (site == Site::communicator)
-    for (const std::string_view name : kCommunicatorNumbers) number(name);
+    for (const std::string_view name : kCommunicatorNumbers) open.number(name);
   if (site == Site::weight || site == Site::op || site == Site::communicator)
     set("name", {eval::Word{"", &eval::any_words()}, {}});
   if (site != Site::op) return;
   for (const std::string_view name : {"weight", "count", "top_k", "routed", "permuted"})
-    number(name);
+    open.number(name);
   for (const std::string_view name : {"expert", "adapted", "learns", "first_reader"})
-    set(name, {eval::Boolean{pool.variable(Var::last)}, {}});
+    open.boolean(name, Var::last);
   const std::vector<std::string>& values = op_values(op);
-  for (const std::string& name : values) number(name);
+  for (const std::string& name : values) open.number(name);
   any_name_ = values.empty();
 }
 
 const eval::Value* OpenScope::make(std::string_view name) const {
-  if (!any_name_) return nullptr;
+  if (!any_name_ || parent()->find(name) != nullptr) return nullptr;
   // A word on the other side of == is no number, so it may not become one here.
   return &made_.try_emplace(std::string(name), eval::Value{eval::Unknown{}, {}}).first->second;
 }

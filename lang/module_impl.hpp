@@ -96,6 +96,8 @@ struct Module::Impl {
   const eval::Enumeration* dtype_words = nullptr;
   const eval::Enumeration* layout_modes = nullptr;      ///< recompute words of layouts, made once
   std::set<std::string, std::less<>> model_parameters;  ///< of all models, made when asked for
+  /// What every OpenScope sees, by its behaviour's recompute words (nullptr: the built-in ones).
+  std::map<const eval::Enumeration*, std::unique_ptr<const eval::Scope>> open_scopes;
 
   bool is_prelude(Span span) const { return sources[span.file].is_prelude(); }
   /// The declaration that \a name means to a file of the prelude or of the user; nullptr: none.

@@ -85,25 +85,33 @@ std::optional<BlockId> Allocator::allocate(std::int64_t bytes, StreamId stream) 
     return std::nullopt;
   }
   const std::int64_t size = rounded(bytes);
-  const bool small = size <= options_.small_size;  // D2
-  BlockId found = find_free(size, stream, small);
-  if (found == kNoBlock) found = make(size, stream, small);
-  if (found == kNoBlock && release_oversized(size, stream, small))  // D7a
-    found = make(size, stream, small);
-  if (found == kNoBlock) {  // D7b
+  const std::uint32_t from = cache(stream, size <= options_.small_size);  // D2
+  if (const auto found = find_free(size, caches_[from].free))
+    return hand_out_cached(*found, bytes, size);
+  BlockId made = make(size, from);
+  if (made == kNoBlock && release_oversized(size, from)) made = make(size, from);  // D7a
+  if (made == kNoBlock) {                                                          // D7b
     ++stats_.retries;
     std::set<StreamId> busy;
     for (const BlockId id : pending_)
-      busy.insert(at(id).other_uses.begin(), at(id).other_uses.end());
+      busy.insert(other_uses_.at(id).begin(), other_uses_.at(id).end());
     for (const StreamId use : busy) finished(use);  // the events are waited for
     release_cached();
-    found = make(size, stream, small);
+    made = make(size, from);
   }
-  if (found == kNoBlock) {
+  if (made == kNoBlock) {
     ++stats_.refusals;
     return std::nullopt;
   }
-  return hand_out(found, bytes, size);
+  if (may_split(at(made), size)) insert_free(split(made, size));
+  return hand_out(made, bytes);
+}
+
+std::uint32_t Allocator::cache(StreamId stream, bool small) {
+  for (std::uint32_t i = 0; i < caches_.size(); ++i)
+    if (caches_[i].stream == stream && caches_[i].small == small) return i;
+  caches_.push_back({stream, small, {}, {}});
+  return static_cast<std::uint32_t>(caches_.size() - 1);
 }
 
 /// What a free block could become: with the unmapped tail behind it, where it has one (D4).
@@ -112,33 +120,30 @@ std::int64_t Allocator::reach(const Block& b) const {
   return b.bytes + blocks_[b.next].bytes;
 }
 
-/// The best fit of the stream, D4; still in the cache.
-BlockId Allocator::find_free(std::int64_t size, StreamId stream, bool small) {
-  const auto& free = pool(small).free;
-  auto it = std::lower_bound(free.begin(), free.end(), FreeKey{stream, 0, size, 0});
-  if (it == free.end() || it->stream != stream) return kNoBlock;
+/// The best fit, D4.
+std::optional<FreeList::Entry> Allocator::find_free(std::int64_t size, const FreeList& free) const {
+  std::optional<FreeList::Entry> found = free.best(size);
+  if (!found) return std::nullopt;
   if (options_.expandable_segments) {
     // Only downhill: the walk ends at the first block that reaches as far as the one in hand.
-    for (auto next = std::next(it);
-         next != free.end() && next->stream == stream && reach(at(next->id)) < reach(at(it->id));
-         ++next)
-      it = next;
+    for (auto next = free.after(*found); next && reach(at(next->id)) < reach(at(found->id));
+         next = free.after(*found))
+      found = next;
   }
-  const std::int64_t found = it->bytes;
-  if (size < options_.max_split_size && found >= options_.max_split_size) return kNoBlock;
-  if (size >= options_.max_split_size && found >= size + options_.max_non_split_rounding)
-    return kNoBlock;
-  return it->id;
+  if (size < options_.max_split_size && found->bytes >= options_.max_split_size)
+    return std::nullopt;
+  if (size >= options_.max_split_size && found->bytes >= size + options_.max_non_split_rounding)
+    return std::nullopt;
+  return found;
 }
 
 /// D6.
-BlockId Allocator::make(std::int64_t size, StreamId stream, bool small) {
+BlockId Allocator::make(std::int64_t size, std::uint32_t cache) {
   if (segment_size(size) > options_.limit - stats_.reserved.now) return kNoBlock;
-  return options_.expandable_segments ? grow(size, stream, small)
-                                      : make_segment(size, stream, small);
+  return options_.expandable_segments ? grow(size, cache) : make_segment(size, cache);
 }
 
-BlockId Allocator::make_segment(std::int64_t size, StreamId stream, bool small) {
+BlockId Allocator::make_segment(std::int64_t size, std::uint32_t cache) {
   const std::int64_t bytes = segment_size(size);
   const std::optional<Address> address = backing_.reserve(bytes);
   if (!address) return kNoBlock;
@@ -147,8 +152,7 @@ BlockId Allocator::make_segment(std::int64_t size, StreamId stream, bool small) 
   Block b;
   b.address = *address;
   b.bytes = bytes;
-  b.stream = stream;
-  b.small = small;
+  b.cache = cache;
   b.segment = next_segment_++;
   return new_block(b);
 }
@@ -156,31 +160,36 @@ BlockId Allocator::make_segment(std::int64_t size, StreamId stream, bool small) 
 /// D8.
 bool Allocator::may_split(const Block& b, std::int64_t size) const {
   const std::int64_t rest = b.bytes - size;
-  if (b.small || b.expandable) return rest >= options_.min_block;
+  if (b.expandable || cache_of(b).small) return rest >= options_.min_block;
   return size < options_.max_split_size && rest > options_.small_size;
 }
 
-BlockId Allocator::hand_out(BlockId id, std::int64_t requested, std::int64_t size) {
-  const bool cached = at(id).cached;
-  if (may_split(at(id), size)) {
-    const FreeKey key = free_key(id);
-    if (cached) count_split(id, -1);
-    Block rest = at(id);
-    rest.address += size;
-    rest.bytes -= size;
-    rest.previous = id;
-    const BlockId rest_id = new_block(rest);
-    if (rest.next != kNoBlock) at(rest.next).previous = rest_id;
-    at(id).next = rest_id;
-    at(id).bytes = size;
-    at(id).cached = false;
-    if (cached)
-      move_free(key, rest_id);
-    else
-      insert_free(rest_id);
-  } else if (cached) {
-    erase_free(id);
-  }
+/// The rest of the block behind its first \a bytes becomes a block of its own, in no list.
+BlockId Allocator::split(BlockId id, std::int64_t bytes) {
+  Block rest = at(id);
+  rest.address += bytes;
+  rest.bytes -= bytes;
+  rest.previous = id;
+  const BlockId rest_id = new_block(rest);
+  if (rest.next != kNoBlock) at(rest.next).previous = rest_id;
+  Block& front = at(id);
+  front.next = rest_id;
+  front.bytes = bytes;
+  return rest_id;
+}
+
+/// A block of a list; what is left of it goes back there.
+BlockId Allocator::hand_out_cached(const FreeList::Entry& found, std::int64_t requested,
+                                   std::int64_t size) {
+  Block& b = at(found.id);
+  count_split(b, -1);
+  b.cached = false;
+  cache_of(b).free.erase(found);
+  if (may_split(b, size)) insert_free(split(found.id, size));
+  return hand_out(found.id, requested);
+}
+
+BlockId Allocator::hand_out(BlockId id, std::int64_t requested) {
   Block& b = at(id);
   b.used = true;
   b.requested = requested;
@@ -197,48 +206,43 @@ void Allocator::free(BlockId id) {
   stats_.allocated.add(-b.bytes);
   b.used = false;
   b.requested = 0;
-  if (b.other_uses.empty())
-    to_cache(id);
-  else
+  if (b.waits)
     pending_.push_back(id);
+  else
+    to_cache(id);
 }
 
 void Allocator::record_stream(BlockId id, StreamId stream) {
   Block& b = at(id);
   PLIMSOLL_ASSERT(b.used);
-  if (stream == b.stream) return;
-  if (std::find(b.other_uses.begin(), b.other_uses.end(), stream) == b.other_uses.end())
-    b.other_uses.push_back(stream);
+  if (stream == cache_of(b).stream) return;
+  b.waits = true;
+  other_uses_[id].insert(stream);
 }
 
 void Allocator::finished(StreamId stream) {
   std::vector<BlockId> done;
   for (const BlockId id : pending_) {
-    std::erase(at(id).other_uses, stream);
-    if (at(id).other_uses.empty()) done.push_back(id);
+    const auto uses = other_uses_.find(id);
+    uses->second.erase(stream);
+    if (!uses->second.empty()) continue;
+    other_uses_.erase(uses);
+    at(id).waits = false;
+    done.push_back(id);
   }
-  std::erase_if(pending_, [&](BlockId id) { return at(id).other_uses.empty(); });
+  std::erase_if(pending_, [&](BlockId id) { return !at(id).waits; });
   for (const BlockId id : done) to_cache(id);
 }
 
 /// D9: a block that nobody uses joins its idle neighbours of the same segment.
 void Allocator::to_cache(BlockId id) {
   stats_.active.add(-at(id).bytes);
-  std::optional<FreeKey> place;  // of the first such neighbour: the whole takes it over
   for (const BlockId neighbour : {at(id).previous, at(id).next}) {
-    if (neighbour == kNoBlock || !at(neighbour).mapped || !is_idle(neighbour)) continue;
-    if (place) {
-      erase_free(neighbour);
-    } else {
-      place = free_key(neighbour);
-      count_split(neighbour, -1);
-    }
+    if (neighbour == kNoBlock || !at(neighbour).cached) continue;
+    erase_free(neighbour);
     absorb(id, neighbour);
   }
-  if (place)
-    move_free(*place, id);
-  else
-    insert_free(id);
+  insert_free(id);
 }
 
 }  // namespace plimsoll::runtime

@@ -5,13 +5,15 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "lang/diagnostics.hpp"
 #include "runtime/backing.hpp"
+#include "runtime/free_list.hpp"
 
 /// PyTorch's policy of caching memory, as one implementation over any Backing. Rung 3 of the
 /// ladder: what the segments come to, computed and not guessed. Source of every rule:
@@ -65,8 +67,6 @@ struct AllocatorStats {
 };
 
 using StreamId = std::int32_t;
-using BlockId = std::uint32_t;
-inline constexpr BlockId kNoBlock = std::numeric_limits<BlockId>::max();
 
 class Allocator {
  public:
@@ -113,30 +113,21 @@ class Allocator {
   struct Block {
     Address address = 0;
     std::int64_t bytes = 0, requested = 0;
-    StreamId stream = 0;
-    bool small = false, mapped = true, expandable = false;
-    bool used = false;
-    bool cached = false;               ///< in its pool's set of free blocks
-    bool alive = false;                ///< false: the entry is vacant
-    std::vector<StreamId> other_uses;  ///< D9
-    BlockId previous = kNoBlock, next = kNoBlock;
     std::int64_t segment = 0;
+    BlockId previous = kNoBlock, next = kNoBlock;
+    std::uint32_t cache = 0;  ///< number of the Cache that it goes to when it is free
+    bool mapped = true, expandable = false;
+    bool used = false;
+    bool cached = false;  ///< in its cache's list of free blocks
+    bool waits = false;   ///< another stream uses it (D9): other_uses_ says which
+    bool alive = false;   ///< false: the entry is vacant
   };
-  struct FreeKey {
+  /// What is free of one stream's blocks in the small pool or the large one (D2).
+  struct Cache {
     StreamId stream = 0;
-    BlockId id = 0;
-    std::int64_t bytes = 0;
-    Address address = 0;
-    bool operator<(const FreeKey& o) const {
-      if (stream != o.stream) return stream < o.stream;
-      if (bytes != o.bytes) return bytes < o.bytes;
-      return address < o.address;
-    }
-  };
-  using UnmappedKey = std::tuple<StreamId, Address, BlockId>;
-  struct Pool {
-    std::vector<FreeKey> free;       ///< mapped blocks that nobody uses, in order: best fit first
-    std::set<UnmappedKey> unmapped;  ///< of expandable segments
+    bool small = false;
+    FreeList free;                                     ///< mapped blocks that nobody uses
+    std::set<std::pair<Address, BlockId>> unmapped{};  ///< of expandable segments
   };
 
   Block& at(BlockId id) {
@@ -147,31 +138,33 @@ class Allocator {
     PLIMSOLL_ASSERT(id < blocks_.size() && blocks_[id].alive);
     return blocks_[id];
   }
-  Pool& pool(bool small) { return pools_[small ? 1 : 0]; }
+  Cache& cache_of(const Block& b) { return caches_[b.cache]; }
+  const Cache& cache_of(const Block& b) const { return caches_[b.cache]; }
+  std::uint32_t cache(StreamId, bool small);
   BlockId new_block(const Block&);
-  FreeKey free_key(BlockId) const;
   void insert_free(BlockId);
   void erase_free(BlockId);
-  void move_free(const FreeKey& from, BlockId to);
-  void count_split(BlockId, int sign);
+  void count_split(const Block&, int sign);
   bool is_split(const Block& b) const { return b.previous != kNoBlock || b.next != kNoBlock; }
-  bool is_idle(BlockId) const;
+  bool is_idle(const Block& b) const { return b.cached || !b.mapped; }
   std::int64_t page(bool small) const;
   std::int64_t segment_size(std::int64_t rounded) const;
 
-  BlockId find_free(std::int64_t rounded, StreamId, bool small);
+  std::optional<FreeList::Entry> find_free(std::int64_t rounded, const FreeList&) const;
   std::int64_t reach(const Block&) const;
-  BlockId make(std::int64_t rounded, StreamId, bool small);
-  BlockId make_segment(std::int64_t rounded, StreamId, bool small);
-  BlockId grow(std::int64_t rounded, StreamId, bool small);
-  BlockId room_to_grow(std::int64_t rounded, StreamId, bool small);
+  BlockId make(std::int64_t rounded, std::uint32_t cache);
+  BlockId make_segment(std::int64_t rounded, std::uint32_t cache);
+  BlockId grow(std::int64_t rounded, std::uint32_t cache);
+  BlockId room_to_grow(std::int64_t rounded, std::uint32_t cache);
   bool map(BlockId, std::int64_t bytes);
   void unmap(BlockId);
-  BlockId hand_out(BlockId, std::int64_t requested, std::int64_t rounded);
+  BlockId split(BlockId, std::int64_t bytes);
+  BlockId hand_out_cached(const FreeList::Entry&, std::int64_t requested, std::int64_t rounded);
+  BlockId hand_out(BlockId, std::int64_t requested);
   bool may_split(const Block&, std::int64_t rounded) const;
   void to_cache(BlockId);
   void absorb(BlockId into, BlockId neighbour);
-  bool release_oversized(std::int64_t rounded, StreamId, bool small);
+  bool release_oversized(std::int64_t rounded, std::uint32_t cache);
   void release_segment(BlockId);
   void release_range(BlockId);
 
@@ -180,8 +173,9 @@ class Allocator {
   AllocatorStats stats_;
   std::vector<Block> blocks_;
   std::vector<BlockId> vacant_;
-  std::vector<BlockId> pending_;  ///< freed, but a stream still uses them
-  std::array<Pool, 2> pools_;     ///< large, small
+  std::map<BlockId, std::set<StreamId>> other_uses_;  ///< D9
+  std::vector<BlockId> pending_;                      ///< freed, but a stream still uses them
+  std::vector<Cache> caches_;                         ///< in order of first use
   std::int64_t next_segment_ = 0;
 };
 

@@ -30,59 +30,26 @@ BlockId Allocator::new_block(const Block& b) {
   return id;
 }
 
-bool Allocator::is_idle(BlockId id) const {
-  const Block& b = at(id);
-  return b.cached || !b.mapped;
-}
-
-Allocator::FreeKey Allocator::free_key(BlockId id) const {
-  const Block& b = at(id);
-  return {b.stream, id, b.bytes, b.address};
-}
-
-void Allocator::count_split(BlockId id, int sign) {
-  const Block& b = at(id);
+void Allocator::count_split(const Block& b, int sign) {
   if (!b.expandable && is_split(b)) stats_.inactive_split.add(sign * b.bytes);
 }
 
 void Allocator::insert_free(BlockId id) {
-  at(id).cached = true;
-  std::vector<FreeKey>& free = pool(at(id).small).free;
-  const FreeKey key = free_key(id);
-  free.insert(std::lower_bound(free.begin(), free.end(), key), key);
-  count_split(id, 1);
-}
-
-/// As erasing \a from, whose split was counted off, and inserting \a to: only what lies between the
-/// two places moves.
-void Allocator::move_free(const FreeKey& from, BlockId to) {
-  std::vector<FreeKey>& free = pool(at(to).small).free;
-  const FreeKey key = free_key(to);
-  const auto old = std::lower_bound(free.begin(), free.end(), from);
-  PLIMSOLL_ASSERT(old != free.end() && old->id == from.id);
-  if (key < from) {
-    const auto place = std::lower_bound(free.begin(), old, key);
-    std::move_backward(place, old, old + 1);
-    *place = key;
-  } else {
-    const auto end = std::lower_bound(old + 1, free.end(), key);
-    *std::move(old + 1, end, old) = key;
-  }
-  at(to).cached = true;
-  count_split(to, 1);
+  Block& b = at(id);
+  b.cached = true;
+  cache_of(b).free.insert({b.bytes, b.address, id});
+  count_split(b, 1);
 }
 
 /// Before anything of the block or its links changes.
 void Allocator::erase_free(BlockId id) {
-  at(id).cached = false;
-  std::vector<FreeKey>& free = pool(at(id).small).free;
-  const auto found = std::lower_bound(free.begin(), free.end(), free_key(id));
-  PLIMSOLL_ASSERT(found != free.end() && found->id == id);
-  free.erase(found);
-  count_split(id, -1);
+  Block& b = at(id);
+  b.cached = false;
+  cache_of(b).free.erase({b.bytes, b.address, id});
+  count_split(b, -1);
 }
 
-/// \a neighbour, next to \a into and in no set of its pool, becomes part of it.
+/// \a neighbour, next to \a into and in no list, becomes part of it.
 void Allocator::absorb(BlockId into, BlockId neighbour) {
   Block& a = at(into);
   Block& b = at(neighbour);
@@ -102,8 +69,8 @@ void Allocator::absorb(BlockId into, BlockId neighbour) {
 }
 
 /// Maps pages until some stretch of an expandable segment is long enough.
-BlockId Allocator::grow(std::int64_t size, StreamId stream, bool small) {
-  BlockId id = room_to_grow(size, stream, small);
+BlockId Allocator::grow(std::int64_t size, std::uint32_t cache) {
+  BlockId id = room_to_grow(size, cache);
   if (!at(id).mapped && !map(id, std::min(at(id).bytes, size))) {
     if (!is_split(at(id))) release_range(id);  // a range that never held anything
     return kNoBlock;
@@ -121,15 +88,14 @@ BlockId Allocator::grow(std::int64_t size, StreamId stream, bool small) {
 
 /// The first stretch, by address, of unmapped and free blocks in which \a size fits; it may begin
 /// with the free block before an unmapped one. A new segment's range where there is none.
-BlockId Allocator::room_to_grow(std::int64_t size, StreamId stream, bool small) {
-  Pool& from = pool(small);
-  for (auto it = from.unmapped.lower_bound({stream, 0, 0});
-       it != from.unmapped.end() && std::get<0>(*it) == stream; ++it) {
-    BlockId first = std::get<2>(*it);
-    if (const BlockId before = at(first).previous; before != kNoBlock && is_idle(before))
+BlockId Allocator::room_to_grow(std::int64_t size, std::uint32_t cache) {
+  Cache& from = caches_[cache];
+  for (const auto& [address, unmapped] : from.unmapped) {
+    BlockId first = unmapped;
+    if (const BlockId before = at(first).previous; before != kNoBlock && is_idle(at(before)))
       first = before;
     std::int64_t room = 0;
-    for (BlockId id = first; room < size && id != kNoBlock && is_idle(id); id = at(id).next)
+    for (BlockId id = first; room < size && id != kNoBlock && is_idle(at(id)); id = at(id).next)
       room += at(id).bytes;
     if (room >= size) return first;
   }
@@ -137,41 +103,33 @@ BlockId Allocator::room_to_grow(std::int64_t size, StreamId stream, bool small) 
   // than the device has.
   const std::int64_t total = backing_.total();
   Block b;
-  b.bytes = round_up(std::max(total + total / 8, size), page(small));
+  b.bytes = round_up(std::max(total + total / 8, size), page(from.small));
   b.address = backing_.reserve_range(b.bytes);
-  b.stream = stream;
-  b.small = small;
+  b.cache = cache;
   b.expandable = true;
   b.mapped = false;
   b.segment = next_segment_++;
   stats_.segments.add(1);
   const BlockId id = new_block(b);
-  from.unmapped.insert({stream, b.address, id});
+  from.unmapped.insert({b.address, id});
   return id;
 }
 
 /// Maps whole pages at the front of an unmapped block, at least \a bytes, and makes them free.
 bool Allocator::map(BlockId id, std::int64_t bytes) {
-  const std::int64_t mapped = round_up(bytes, page(at(id).small));
-  Pool& to = pool(at(id).small);
+  Cache& to = cache_of(at(id));
+  const std::int64_t mapped = round_up(bytes, page(to.small));
   PLIMSOLL_ASSERT(!at(id).mapped && mapped <= at(id).bytes);
   if (!backing_.map(at(id).address, mapped)) return false;
-  to.unmapped.erase({at(id).stream, at(id).address, id});
+  to.unmapped.erase({at(id).address, id});
   if (mapped < at(id).bytes) {
-    Block rest = at(id);
-    rest.address += mapped;
-    rest.bytes -= mapped;
-    rest.previous = id;
-    const BlockId rest_id = new_block(rest);
-    if (rest.next != kNoBlock) at(rest.next).previous = rest_id;
-    at(id).next = rest_id;
-    at(id).bytes = mapped;
-    to.unmapped.insert({rest.stream, rest.address, rest_id});
+    const BlockId rest = split(id, mapped);
+    to.unmapped.insert({at(rest).address, rest});
   }
   at(id).mapped = true;
   stats_.reserved.add(mapped);
   for (const BlockId neighbour : {at(id).previous, at(id).next}) {
-    if (neighbour == kNoBlock || !at(neighbour).mapped || !is_idle(neighbour)) continue;
+    if (neighbour == kNoBlock || !at(neighbour).cached) continue;
     erase_free(neighbour);
     absorb(id, neighbour);
   }
@@ -183,8 +141,8 @@ bool Allocator::map(BlockId id, std::int64_t bytes) {
 /// where nothing of it is left in use.
 void Allocator::unmap(BlockId id) {
   const Block whole = at(id);
-  Pool& from = pool(whole.small);
-  const std::int64_t step = page(whole.small);
+  Cache& from = cache_of(whole);
+  const std::int64_t step = page(from.small);
   BlockId front = id;  // pages are counted from the start of the range
   while (at(front).previous != kNoBlock) front = at(front).previous;
   const Address base = at(front).address;
@@ -218,17 +176,17 @@ void Allocator::unmap(BlockId id) {
   at(id).mapped = false;
   for (const BlockId neighbour : {at(id).previous, at(id).next}) {
     if (neighbour == kNoBlock || at(neighbour).mapped) continue;
-    from.unmapped.erase({whole.stream, at(neighbour).address, neighbour});
+    from.unmapped.erase({at(neighbour).address, neighbour});
     absorb(id, neighbour);
   }
-  from.unmapped.insert({whole.stream, at(id).address, id});
+  from.unmapped.insert({at(id).address, id});
   if (!is_split(at(id))) release_range(id);
 }
 
 /// The one block of an expandable segment of which nothing is mapped.
 void Allocator::release_range(BlockId id) {
   const Block b = at(id);
-  pool(b.small).unmapped.erase({b.stream, b.address, id});
+  cache_of(b).unmapped.erase({b.address, id});
   backing_.release_range(b.address, b.bytes);
   stats_.segments.add(-1);
   at(id).alive = false;
@@ -246,38 +204,31 @@ void Allocator::release_segment(BlockId id) {
 }
 
 void Allocator::release_cached() {
-  for (Pool& p : pools_) {
-    std::vector<BlockId> cached;
-    for (const FreeKey& key : p.free) cached.push_back(key.id);
-    for (const BlockId id : cached) {
-      if (at(id).expandable)
-        unmap(id);
-      else if (!is_split(at(id)))
-        release_segment(id);
+  for (const Cache& cache : caches_)
+    for (const FreeList::Entry& e : cache.free.all()) {
+      if (at(e.id).expandable)
+        unmap(e.id);
+      else if (!is_split(at(e.id)))
+        release_segment(e.id);
     }
-  }
 }
 
 /// D7a: where blocks above max_split_size exist, one that is large enough goes back, or else the
 /// largest ones until they come to the request. False where that is not enough.
-bool Allocator::release_oversized(std::int64_t size, StreamId stream, bool small) {
+bool Allocator::release_oversized(std::int64_t size, std::uint32_t cache) {
   if (options_.max_split_size == AllocatorOptions::kNever) return false;
-  auto& free = pool(small).free;
+  const FreeList& free = caches_[cache].free;
   const std::int64_t wanted = std::max(size, options_.max_split_size);
-  const auto above = std::lower_bound(free.begin(), free.end(), FreeKey{stream, 0, wanted, 0});
-  if (above != free.end() && above->stream == stream) {
-    const BlockId id = above->id;
-    if (at(id).expandable || is_split(at(id))) return false;
-    release_segment(id);
+  if (const auto above = free.best(wanted)) {
+    if (at(above->id).expandable || is_split(at(above->id))) return false;
+    release_segment(above->id);
     return true;
   }
+  std::vector<FreeList::Entry> oversized = free.from(options_.max_split_size);
+  std::reverse(oversized.begin(), oversized.end());
   std::vector<BlockId> largest;  // downwards
-  for (auto it = above; it != free.begin();) {
-    --it;
-    if (it->stream != stream || it->bytes < options_.max_split_size) break;
-    const BlockId id = it->id;
-    if (!at(id).expandable && !is_split(at(id))) largest.push_back(id);
-  }
+  for (const FreeList::Entry& e : oversized)
+    if (!at(e.id).expandable && !is_split(at(e.id))) largest.push_back(e.id);
   std::int64_t released = 0;
   for (const BlockId id : largest) {
     if (released >= wanted) break;
@@ -291,11 +242,12 @@ std::vector<Allocator::Stretch> Allocator::snapshot() const {
   std::vector<Stretch> all;
   for (const Block& b : blocks_) {
     if (!b.alive) continue;
-    const Stretch::State state = !b.mapped               ? Stretch::unmapped
-                                 : b.used                ? Stretch::used
-                                 : !b.other_uses.empty() ? Stretch::pending
-                                                         : Stretch::idle;
-    all.push_back({state, b.address, b.bytes, b.stream, b.small, b.segment});
+    const Stretch::State state = !b.mapped ? Stretch::unmapped
+                                 : b.used  ? Stretch::used
+                                 : b.waits ? Stretch::pending
+                                           : Stretch::idle;
+    const Cache& cache = cache_of(b);
+    all.push_back({state, b.address, b.bytes, cache.stream, cache.small, b.segment});
   }
   std::sort(all.begin(), all.end(),
             [](const Stretch& a, const Stretch& b) { return a.address < b.address; });

@@ -50,7 +50,8 @@ void Executor::step() {
   std::fill(begun_.begin(), begun_.end(), 0);
   std::fill(grown_bytes_.begin(), grown_bytes_.end(), 0);
   device_.begin_step(at_.step);
-  for (const Slot& slot : plan_.slots) {
+  const bool shorter = at_.step == 1 && !plan_.first_slots.empty();
+  for (const Slot& slot : shorter ? plan_.first_slots : plan_.slots) {
     if (slot.backward)
       backward_slot(slot.chunk);
     else

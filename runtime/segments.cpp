@@ -74,16 +74,22 @@ Key key_of(const Problem& p, const Layout& l, std::int64_t stage) {
   return key;
 }
 
-/// Micro-batches of a step that are played: as many as fill the pipeline, and a few that find it
+/// Micro-batches played that find the pipeline full: of the first step, of the second.
+constexpr std::int64_t kFirstFew = 1, kFew = 2;
+
+/// Micro-batches of a step that are played: as many as fill the pipeline, and \a few that find it
 /// full. Runs that were measured with 4, 8 and 32 of them reserve the same (S1).
-std::int64_t played_micro_batches(const Layout& l, std::int64_t stage) {
-  constexpr std::int64_t kFew = 4;
+std::int64_t played_micro_batches(const Layout& l, std::int64_t stage, std::int64_t few) {
   if (l.schedule == Schedule::gpipe) return l.microbatches;
   if (l.schedule == Schedule::one_f_one_b || l.schedule == Schedule::zb_h1)
-    return std::min(l.microbatches, l.pp - stage + kFew);
+    return std::min(l.microbatches, l.pp - stage + few);
   // Interleaved schedules take whole groups of pp; a stage holds those of two at most.
-  const std::int64_t groups = 2 + (kFew + l.pp - 1) / l.pp;
+  const std::int64_t groups = 2 + (few + l.pp - 1) / l.pp;
   return std::min(l.microbatches, groups * l.pp);
+}
+
+std::vector<Slot> played(const Layout& l, std::int64_t stage, std::int64_t few) {
+  return slots(l.schedule, l.pp, l.vpp, played_micro_batches(l, stage, few), stage);
 }
 
 class Replayed final : public Segments {
@@ -105,14 +111,15 @@ class Replayed final : public Segments {
  private:
   static std::int64_t replayed(const Problem& p, const Layout& l, std::int64_t stage) {
     const AllocatorOptions options = allocator_options(p);
-    const auto passes = slots(l.schedule, l.pp, l.vpp, played_micro_batches(l, stage), stage);
     StagePlan first(p, l, rank_in_stage(l, 0, stage));
-    first.slots = passes;
+    first.first_slots = played(l, stage, kFirstFew);
+    first.slots = played(l, stage, kFew);
     std::int64_t most = replay(first, options).peak_reserved;
     const std::int64_t last_rank = rank_in_stage(l, l.tp * l.cp * l.dp - 1, stage);
     if (last_rank == first.place.rank) return most;
     StagePlan last(p, l, last_rank);
-    last.slots = passes;
+    last.first_slots = first.first_slots;
+    last.slots = first.slots;
     if (!same_pieces(first, last)) most = std::max(most, replay(last, options).peak_reserved);
     return most;
   }

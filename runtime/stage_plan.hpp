@@ -70,6 +70,8 @@ struct StagePlan {
   CostModel model;  ///< at this layout and stage
   StageCost cost;
   std::vector<Slot> slots;
+  /// Of the first step, where it is played shorter than the others; empty: as them.
+  std::vector<Slot> first_slots;
   std::vector<PlannedChunk> chunks;
   std::vector<PlannedState> states;
   std::vector<PlannedShared> shared;
