@@ -198,8 +198,11 @@ Pricer::Peak Pricer::exact(const Layout& l) {
 }
 
 bool Pricer::Impl::is_over(const Layout& l, const Stage& s, Int128 limit) {
-  return s.least > limit || (s.usable - s.left > limit &&
-                             exact_footprint(problem, l, s.number, s.most, s.outside).peak > limit);
+  if (s.least > limit) return true;
+  if (s.usable - s.left <= limit) return false;
+  const Int128 left = limit - s.outside;  // for segments, which hold the blocks at least
+  return left < footprint(problem.inventory, s.most, 0, 0).peak ||
+         problem.segments->more_than(static_cast<std::int64_t>(left), problem, l, s.number);
 }
 
 std::vector<std::int64_t> Pricer::stages_over(const Layout& l, std::int64_t cap) {

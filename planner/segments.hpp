@@ -23,6 +23,12 @@ class Segments {
   /// threads.
   virtual std::int64_t reserved(const Problem&, const Layout&, std::int64_t stage) = 0;
 
+  /// Is that more than \a bytes? What a search asks: a replay may end as soon as it knows.
+  virtual bool more_than(std::int64_t bytes, const Problem& p, const Layout& l,
+                         std::int64_t stage) {
+    return reserved(p, l, stage) > bytes;
+  }
+
   /// The same for another problem.
   virtual std::shared_ptr<Segments> fresh() const = 0;
 };

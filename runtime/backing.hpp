@@ -34,7 +34,7 @@ class Backing {
 
 /// Counts, and owns no memory. Addresses grow and are never given twice, so a run is the same
 /// wherever it is made.
-class CountingBacking final : public Backing {
+class CountingBacking : public Backing {
  public:
   static constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 

@@ -8,6 +8,35 @@
 
 namespace plimsoll::runtime {
 
+namespace {
+
+/// Ends a replay that has shown what was asked.
+struct Enough {};
+
+class BoundedBacking final : public CountingBacking {
+ public:
+  BoundedBacking(std::int64_t total, std::int64_t limit)
+      : CountingBacking(total, kNoLimit), limit_(limit) {}
+
+  std::optional<Address> reserve(std::int64_t bytes) override {
+    take(bytes);
+    return CountingBacking::reserve(bytes);
+  }
+  bool map(Address at, std::int64_t bytes) override {
+    take(bytes);
+    return CountingBacking::map(at, bytes);
+  }
+
+ private:
+  void take(std::int64_t bytes) const {
+    if (bytes > limit_ - used()) throw Enough();
+  }
+
+  std::int64_t limit_;
+};
+
+}  // namespace
+
 std::string switch_word(const Problem& problem, std::string_view name) {
   const std::string key(name);
   if (const auto given = problem.job->switches.find(key); given != problem.job->switches.end()) {
@@ -59,6 +88,24 @@ ReplayResult replay(const StagePlan& plan, const AllocatorOptions& options, int 
   result.blocks_at_end = device.tensors();
   result.most_blocks = device.most_tensors();
   return result;
+}
+
+std::optional<std::int64_t> reserved_within(std::int64_t limit, const StagePlan& plan,
+                                            const AllocatorOptions& options) {
+  const Gpu& gpu = plan.problem.cluster->pools.front().gpu;
+  BoundedBacking backing(static_cast<std::int64_t>(gpu.memory), limit);
+  Allocator allocator(backing, options);
+  DryDevice device(plan, &allocator);
+  Executor executor(plan, device);
+  try {
+    executor.start();
+    executor.step();
+    executor.step();
+  } catch (const Enough&) {
+    return std::nullopt;
+  } catch (const OutOfMemory&) {  // of a tensor larger than any device: as replay()
+  }
+  return allocator.stats().reserved.peak;
 }
 
 }  // namespace plimsoll::runtime

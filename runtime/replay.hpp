@@ -56,4 +56,9 @@ ReplayResult replay(const Problem&, const Layout&, std::int64_t stage, const All
 ReplayResult replay(const StagePlan&, const AllocatorOptions&, int steps = 2,
                     std::int64_t capacity = CountingBacking::kNoLimit);
 
+/// The most that the segments of two such steps come to; nullopt, at once, where that is more than
+/// \a limit.
+std::optional<std::int64_t> reserved_within(std::int64_t limit, const StagePlan&,
+                                            const AllocatorOptions&);
+
 }  // namespace plimsoll::runtime

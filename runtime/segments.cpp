@@ -4,8 +4,10 @@
 #include "runtime/segments.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -95,33 +97,55 @@ std::vector<Slot> played(const Layout& l, std::int64_t stage, std::int64_t few) 
 class Replayed final : public Segments {
  public:
   std::int64_t reserved(const Problem& p, const Layout& l, std::int64_t stage) override {
-    const Key key = key_of(p, l, stage);
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto at = known_.find(key); at != known_.end()) return at->second;
-    }
-    const std::int64_t bytes = replayed(p, l, stage);
-    const std::lock_guard lock(mutex_);
-    known_.emplace(key, bytes);
-    return bytes;
+    return *within(std::numeric_limits<std::int64_t>::max(), p, l, stage);
+  }
+
+  bool more_than(std::int64_t bytes, const Problem& p, const Layout& l,
+                 std::int64_t stage) override {
+    return !within(bytes, p, l, stage);
   }
 
   std::shared_ptr<Segments> fresh() const override { return std::make_shared<Replayed>(); }
 
  private:
-  static std::int64_t replayed(const Problem& p, const Layout& l, std::int64_t stage) {
+  struct Known {
+    std::optional<std::int64_t> bytes;
+    std::int64_t more_than = -1;  ///< while bytes is not known
+  };
+
+  /// The bytes where they are \a limit at most.
+  std::optional<std::int64_t> within(std::int64_t limit, const Problem& p, const Layout& l,
+                                     std::int64_t stage) {
+    const Key key = key_of(p, l, stage);
+    {
+      const std::lock_guard lock(mutex_);
+      const Known& known = known_[key];
+      if (known.bytes) return *known.bytes <= limit ? known.bytes : std::nullopt;
+      if (known.more_than >= limit) return std::nullopt;
+    }
+    const std::optional<std::int64_t> bytes = replayed(limit, p, l, stage);
+    const std::lock_guard lock(mutex_);
+    Known& known = known_[key];
+    if (bytes) known.bytes = bytes;
+    known.more_than = std::max(known.more_than, limit);
+    return bytes;
+  }
+
+  static std::optional<std::int64_t> replayed(std::int64_t limit, const Problem& p, const Layout& l,
+                                              std::int64_t stage) {
     const AllocatorOptions options = allocator_options(p);
     StagePlan first(p, l, rank_in_stage(l, 0, stage));
     first.first_slots = played(l, stage, kFirstFew);
     first.slots = played(l, stage, kFew);
-    std::int64_t most = replay(first, options).peak_reserved;
+    const std::optional<std::int64_t> most = reserved_within(limit, first, options);
     const std::int64_t last_rank = rank_in_stage(l, l.tp * l.cp * l.dp - 1, stage);
-    if (last_rank == first.place.rank) return most;
+    if (!most || last_rank == first.place.rank) return most;
     StagePlan last(p, l, last_rank);
+    if (same_pieces(first, last)) return most;
     last.first_slots = first.first_slots;
     last.slots = first.slots;
-    if (!same_pieces(first, last)) most = std::max(most, replay(last, options).peak_reserved);
-    return most;
+    const std::optional<std::int64_t> other = reserved_within(limit, last, options);
+    return other ? std::max(most, other) : std::nullopt;
   }
 
   static bool same_pieces(const StagePlan& a, const StagePlan& b) {
@@ -132,7 +156,7 @@ class Replayed final : public Segments {
   }
 
   std::mutex mutex_;
-  std::map<Key, std::int64_t> known_;
+  std::map<Key, Known> known_;
 };
 
 }  // namespace

@@ -100,6 +100,29 @@ TEST_CASE("a bill and a plan print what the replay finds", "[reserved]") {
   }
 }
 
+TEST_CASE("whether segments are more than a limit is what their bytes say", "[reserved]") {
+  for (const char* framework : {"megatron", "torchtitan"}) {
+    plimsoll::test::Priced p = price(fmt::format(
+        "model m = decoder {{ layers = 8 hidden = 1024 heads = 16 kv_heads = 4 ffn = 4096 vocab = "
+        "32000 head_dim = 64 }}\ncluster c {{ gpu = h100_sxm nodes = 1 gpus_per_node = 8 }}\n"
+        "train t {{ model = m cluster = c seq = 2048 batch = 64 framework = {} }}\n"
+        "layout l {{ pp = 2 mbs = 1 zero = 1 }}\n",
+        framework));
+    for (std::int64_t stage = 0; stage < p.layout.pp; ++stage) {
+      const std::int64_t bytes = replayed_segments()->reserved(*p.problem, p.layout, stage);
+      const auto asked = replayed_segments();  // keeps what it found
+      for (const std::int64_t limit : {std::int64_t{-1}, bytes / 2, bytes - 1, bytes / 3, bytes,
+                                       bytes + 1, 2 * bytes, bytes - 1, bytes / 2}) {
+        INFO(framework << ", stage " << stage << ": " << bytes << ", limit " << limit);
+        CHECK(asked->more_than(limit, *p.problem, p.layout, stage) == (bytes > limit));
+        CHECK(replayed_segments()->more_than(limit, *p.problem, p.layout, stage) ==
+              (bytes > limit));
+      }
+      CHECK(asked->reserved(*p.problem, p.layout, stage) == bytes);
+    }
+  }
+}
+
 TEST_CASE("a framework that states a factor, or counts no blocks, is not replayed", "[reserved]") {
   const auto is_replayed = [](const std::string& framework) {
     plimsoll::test::Priced p = price(
