@@ -79,6 +79,8 @@ class LayoutReader {
       : p_(p), decl_(decl), diags_(diags), pool_(p.module->pool()) {}
 
   std::optional<Layout> read() {
+    check_sizes();
+    if (failed_) return std::nullopt;
     read_numbers();
     read_words();
     apply_defaults();
@@ -98,6 +100,22 @@ class LayoutReader {
   }
 
  private:
+  /// A layout names no sequence length and no batch: where the job leaves one open, nothing says
+  /// how many tokens there are to be priced.
+  void check_sizes() {
+    for (const char* size : {"seq", "batch"}) {
+      const auto choice = p_.job->layout.find(size);
+      if (choice == p_.job->layout.end() || choice->second.values.size() < 2) continue;
+      diags_
+          .error(choice->second.span,
+                 fmt::format("job '{}' leaves {} open, and a layout is priced at one", p_.job->name,
+                             size))
+          .with_help(fmt::format("pin it, as in {} = {}; 'plimsoll plan' is what chooses one", size,
+                                 pool_.value(expr_of(choice->second.values.front())).str()));
+      failed_ = true;
+    }
+  }
+
   /// dp follows from the GPUs and the other degrees; a number that says otherwise is a mistake.
   void check_dp() {
     const eval::Value* value = given("dp");
