@@ -86,8 +86,10 @@ std::optional<BlockId> Allocator::allocate(std::int64_t bytes, StreamId stream) 
   }
   const std::int64_t size = rounded(bytes);
   const std::uint32_t from = cache(stream, size <= options_.small_size);  // D2
-  if (const auto found = find_free(size, caches_[from].free))
-    return hand_out_cached(*found, bytes, size);
+  if (const auto found = find_free(size, caches_[from].free)) {
+    erase_free(found->id);
+    return hand_out(found->id, bytes, size);
+  }
   BlockId made = make(size, from);
   if (made == kNoBlock && release_oversized(size, from)) made = make(size, from);  // D7a
   if (made == kNoBlock) {                                                          // D7b
@@ -103,8 +105,7 @@ std::optional<BlockId> Allocator::allocate(std::int64_t bytes, StreamId stream) 
     ++stats_.refusals;
     return std::nullopt;
   }
-  if (may_split(at(made), size)) insert_free(split(made, size));
-  return hand_out(made, bytes);
+  return hand_out(made, bytes, size);
 }
 
 std::uint32_t Allocator::cache(StreamId stream, bool small) {
@@ -178,18 +179,9 @@ BlockId Allocator::split(BlockId id, std::int64_t bytes) {
   return rest_id;
 }
 
-/// A block of a list; what is left of it goes back there.
-BlockId Allocator::hand_out_cached(const FreeList::Entry& found, std::int64_t requested,
-                                   std::int64_t size) {
-  Block& b = at(found.id);
-  count_split(b, -1);
-  b.cached = false;
-  cache_of(b).free.erase(found);
-  if (may_split(b, size)) insert_free(split(found.id, size));
-  return hand_out(found.id, requested);
-}
-
-BlockId Allocator::hand_out(BlockId id, std::int64_t requested) {
+/// A block in no list; what is left of it becomes free.
+BlockId Allocator::hand_out(BlockId id, std::int64_t requested, std::int64_t size) {
+  if (may_split(at(id), size)) insert_free(split(id, size));
   Block& b = at(id);
   b.used = true;
   b.requested = requested;

@@ -159,8 +159,7 @@ class Allocator {
   bool map(BlockId, std::int64_t bytes);
   void unmap(BlockId);
   BlockId split(BlockId, std::int64_t bytes);
-  BlockId hand_out_cached(const FreeList::Entry&, std::int64_t requested, std::int64_t rounded);
-  BlockId hand_out(BlockId, std::int64_t requested);
+  BlockId hand_out(BlockId, std::int64_t requested, std::int64_t rounded);
   bool may_split(const Block&, std::int64_t rounded) const;
   void to_cache(BlockId);
   void absorb(BlockId into, BlockId neighbour);

@@ -25,6 +25,12 @@ std::size_t count_before(const std::vector<T>& sorted, IsBefore is_before) {
   return static_cast<std::size_t>(first - sorted.data());
 }
 
+/// How many blocks of a shelf lie at higher addresses.
+template <class Shelf>
+std::size_t blocks_above(Address address, const Shelf& shelf) {
+  return count_before(shelf, [&](const auto& b) { return b.address > address; });
+}
+
 std::ptrdiff_t at(std::size_t place) { return static_cast<std::ptrdiff_t>(place); }
 
 }  // namespace
@@ -43,8 +49,7 @@ std::optional<FreeList::Entry> FreeList::best(std::int64_t bytes) const {
 std::optional<FreeList::Entry> FreeList::after(const Entry& e) const {
   const std::size_t i = place(e.bytes);
   const std::vector<Block>& shelf = shelves_[shelf_[i]];
-  const std::size_t above =
-      count_before(shelf, [&](const Block& b) { return b.address > e.address; });
+  const std::size_t above = blocks_above(e.address, shelf);
   if (above == 0) return best(e.bytes + 1);
   return Entry{e.bytes, shelf[above - 1].address, shelf[above - 1].id};
 }
@@ -71,8 +76,7 @@ void FreeList::insert(const Entry& e) {
     bare_.pop_back();
   }
   std::vector<Block>& shelf = shelves_[shelf_[i]];
-  const std::size_t above =
-      count_before(shelf, [&](const Block& b) { return b.address > e.address; });
+  const std::size_t above = blocks_above(e.address, shelf);
   shelf.insert(shelf.begin() + at(above), {e.address, e.id});
 }
 
@@ -80,8 +84,7 @@ void FreeList::erase(const Entry& e) {
   const std::size_t i = place(e.bytes);
   PLIMSOLL_ASSERT(i < sizes_.size() && sizes_[i] == e.bytes);
   std::vector<Block>& shelf = shelves_[shelf_[i]];
-  const std::size_t above =
-      count_before(shelf, [&](const Block& b) { return b.address > e.address; });
+  const std::size_t above = blocks_above(e.address, shelf);
   PLIMSOLL_ASSERT(above < shelf.size() && shelf[above].id == e.id);
   shelf.erase(shelf.begin() + at(above));
   if (!shelf.empty()) return;

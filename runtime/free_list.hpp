@@ -26,7 +26,6 @@ class FreeList {
     BlockId id = kNoBlock;
   };
 
-  bool empty() const { return sizes_.empty(); }
   /// The first block of at least \a bytes.
   std::optional<Entry> best(std::int64_t bytes) const;
   /// The one behind a block of the list.

@@ -62,10 +62,10 @@ ReplayResult replay(const Problem& problem, const Layout& layout, std::int64_t s
   return replay(plan, options, steps, capacity);
 }
 
-ReplayResult replay(const StagePlan& plan, const AllocatorOptions& options, int steps,
-                    std::int64_t capacity) {
-  const Gpu& gpu = plan.problem.cluster->pools.front().gpu;
-  CountingBacking backing(static_cast<std::int64_t>(gpu.memory), capacity);
+namespace {
+
+ReplayResult play(const StagePlan& plan, const AllocatorOptions& options, int steps,
+                  CountingBacking& backing) {
   Allocator allocator(backing, options);
   DryDevice device(plan, &allocator);
   Executor executor(plan, device);
@@ -90,22 +90,26 @@ ReplayResult replay(const StagePlan& plan, const AllocatorOptions& options, int 
   return result;
 }
 
+std::int64_t memory_of(const StagePlan& plan) {
+  return static_cast<std::int64_t>(plan.problem.cluster->pools.front().gpu.memory);
+}
+
+}  // namespace
+
+ReplayResult replay(const StagePlan& plan, const AllocatorOptions& options, int steps,
+                    std::int64_t capacity) {
+  CountingBacking backing(memory_of(plan), capacity);
+  return play(plan, options, steps, backing);
+}
+
 std::optional<std::int64_t> reserved_within(std::int64_t limit, const StagePlan& plan,
                                             const AllocatorOptions& options) {
-  const Gpu& gpu = plan.problem.cluster->pools.front().gpu;
-  BoundedBacking backing(static_cast<std::int64_t>(gpu.memory), limit);
-  Allocator allocator(backing, options);
-  DryDevice device(plan, &allocator);
-  Executor executor(plan, device);
+  BoundedBacking backing(memory_of(plan), limit);
   try {
-    executor.start();
-    executor.step();
-    executor.step();
+    return play(plan, options, 2, backing).peak_reserved;
   } catch (const Enough&) {
     return std::nullopt;
-  } catch (const OutOfMemory&) {  // of a tensor larger than any device: as replay()
   }
-  return allocator.stats().reserved.peak;
 }
 
 }  // namespace plimsoll::runtime
