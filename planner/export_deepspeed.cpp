@@ -94,7 +94,9 @@ void settle_deepspeed(Subject& s, Exported& out) {
         fmt::format("DeepSpeed shards over all replicas, not over {} of {}", l.shard, l.dp * l.cp),
         "leave shard out (MiCS left DeepSpeed in 2026)");
   if (job.precision == "fp8") cannot("DeepSpeed's JSON has no fp8", "set precision = bf16");
-  if (!l.offload.is_zero() && l.offload != Rational(1) && l.zero != 3)
+  if (!l.offload.is_zero() && l.zero == 0)
+    cannot("DeepSpeed offloads states in stages 1 to 3 only", "set offload = 0, or zero = 1");
+  else if (!l.offload.is_zero() && l.offload != Rational(1) && l.zero != 3)
     cannot("DeepSpeed offloads a share of the states in stage 3 only",
            "set offload = 1, or zero = 3");
   static constexpr std::pair<const char*, const char*> kOptimizers[] = {

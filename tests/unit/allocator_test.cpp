@@ -12,6 +12,7 @@
 #include "lang/diagnostics.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/allocator_reference.hpp"
+#include "tests/unit/seed.hpp"
 
 using namespace plimsoll;
 using namespace plimsoll::runtime;
@@ -333,8 +334,7 @@ std::int64_t random_size(std::mt19937& random) {
 }  // namespace
 
 TEST_CASE("the allocator does what a naive writing of the policy does", "[allocator][property]") {
-  const char* given = std::getenv("PLIMSOLL_SEED");
-  const unsigned seed = given ? static_cast<unsigned>(std::atoi(given)) : std::random_device{}();
+  const unsigned seed = test::seed_of_run();
   INFO("PLIMSOLL_SEED=" << seed);
   std::mt19937 random(seed);
   int requests = 0, refused = 0, retried = 0;

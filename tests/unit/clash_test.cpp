@@ -13,6 +13,7 @@
 #include "planner/judge.hpp"
 #include "planner/space.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/seed.hpp"
 #include "tests/unit/world.hpp"
 
 namespace plimsoll {
@@ -84,7 +85,7 @@ CategoryMask bit_of(const std::string& category) {
 }  // namespace
 
 TEST_CASE("what clashes cannot hold together, and can without any one of it", "[plan][clash]") {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = test::seed_of_run();
   std::mt19937 random(seed);
   const auto pick = [&](int from, int to) {
     return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1));

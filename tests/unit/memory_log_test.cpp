@@ -11,6 +11,7 @@
 #include <random>
 
 #include "tests/catch.hpp"
+#include "tests/unit/seed.hpp"
 
 using namespace plimsoll::logs;
 
@@ -165,8 +166,8 @@ TEST_CASE("nvidia-smi's table and its CSV, with a heading or without", "[logs]")
 }
 
 TEST_CASE("what no tool has written does no harm", "[logs]") {
-  const unsigned seed = std::random_device{}();
-  INFO("seed " << seed);
+  const unsigned seed = plimsoll::test::seed_of_run();
+  INFO("PLIMSOLL_SEED=" << seed);
   std::mt19937 random(seed);
   const std::string words[] = {"out of memory",
                                "Tried to allocate ",

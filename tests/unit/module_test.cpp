@@ -10,6 +10,7 @@
 #include "lang/conditions.hpp"
 #include "lang/models.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/seed.hpp"
 
 using namespace plimsoll;
 
@@ -349,8 +350,8 @@ TEST_CASE("everything in the prelude is right", "[module]") {
 }
 
 TEST_CASE("whatever is lost or doubled in a file, the compiler answers", "[module]") {
-  const unsigned seed = std::random_device{}();
-  INFO("seed " << seed);
+  const unsigned seed = test::seed_of_run();
+  INFO("PLIMSOLL_SEED=" << seed);
   std::mt19937 random(seed);
   const std::string text = kPod + R"(
 block b(x, n) { y = linear(x, n, split = column, name = up)  return linear(gelu(y), width(x), split = row) }

@@ -19,6 +19,7 @@
 #include "planner/stage_cost.hpp"
 #include "planner/suggest.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/seed.hpp"
 #include "tests/unit/world.hpp"
 
 namespace plimsoll {
@@ -260,8 +261,7 @@ constexpr const char* kConditions[] = {"",
                                        "require pp == 2"};
 
 TEST_CASE("the planner finds what loops over everything find", "[plan]") {
-  const char* given = std::getenv("PLAN_SEED");
-  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : 20261129u;
+  const unsigned seed = test::seed_of_run();
   std::mt19937 random(seed);
   const auto pick = [&](int from, int to) {
     return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1));
@@ -282,7 +282,7 @@ TEST_CASE("the planner finds what loops over everything find", "[plan]") {
       s.memory_mib += 400;
     }
     s.condition = kConditions[pick(0, 9)];
-    INFO("PLAN_SEED=" << seed << ", world " << i << "\n" << text_of(s));
+    INFO("PLIMSOLL_SEED=" << seed << ", world " << i << "\n" << text_of(s));
     const World world(text_of(s));
     Diagnostics diags;
     PlanOptions options;
@@ -340,8 +340,7 @@ class ScatteredSegments final : public Segments {
 
 TEST_CASE("what the planner finds fits with its segments, and nothing faster does",
           "[plan][reserved]") {
-  const char* given = std::getenv("PLAN_SEED");
-  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : 20261130u;
+  const unsigned seed = test::seed_of_run();
   std::mt19937 random(seed);
   const auto pick = [&](int from, int to) {
     return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1));
@@ -356,7 +355,7 @@ TEST_CASE("what the planner finds fits with its segments, and nothing faster doe
     s.experts = pick(0, 3) == 0;
     s.condition =
         kConditions[std::array<int, 6>{0, 0, 1, 2, 6, 7}[static_cast<std::size_t>(pick(0, 5))]];
-    INFO("PLAN_SEED=" << seed << ", world " << i << "\n" << text_of(s));
+    INFO("PLIMSOLL_SEED=" << seed << ", world " << i << "\n" << text_of(s));
     World world(text_of(s));
     Diagnostics diags;
     PlanOptions options;

@@ -4,20 +4,15 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <initializer_list>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "tests/unit/seed.hpp"
+
 /// Random small plans with a job and a layout, for properties that must hold of every one.
 namespace plimsoll::test {
-
-/// PLIMSOLL_SEED, or one of this run's own.
-inline unsigned seed_of_run() {
-  const char* given = std::getenv("PLIMSOLL_SEED");
-  return given ? static_cast<unsigned>(std::atoll(given)) : std::random_device{}();
-}
 
 class RandomJobs {
  public:

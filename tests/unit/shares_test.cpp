@@ -12,6 +12,7 @@
 #include "lang/module.hpp"
 #include "planner/peak.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/seed.hpp"
 
 using namespace plimsoll;
 
@@ -49,8 +50,7 @@ Expected expected(const Program& program, const Layout& l) {
 }  // namespace
 
 TEST_CASE("weights of all ranks add up to the whole model", "[peak][property]") {
-  const char* given = std::getenv("PLIMSOLL_SEED");
-  const unsigned seed = given ? static_cast<unsigned>(std::atoi(given)) : std::random_device{}();
+  const unsigned seed = test::seed_of_run();
   INFO("PLIMSOLL_SEED=" << seed);
   std::mt19937 random(seed);
   const auto one_of = [&](std::initializer_list<int> list) {
