@@ -25,46 +25,44 @@ namespace plimsoll {
   X(grouped, 0.85, "fixed: 120 grouped-product timings of SimuMax") \
   X(weight_gradient_bytes, 8, "fixed: read and write of an fp32 accumulator") \
   X(quantize_bytes, 4, "fixed: an element cast to fp8 is read in 2 B and written in 1 B twice, by rows and by columns") \
-  X(rowwise, 0.617, "fit: of fp8 products with a scale a row; torchtitan, torchao") \
+  X(rowwise, 0.604, "fit: of fp8 products with a scale a row; torchtitan, torchao") \
   /* What a GPU reaches of its data sheet's dense rate: 16-bit products, fp8 ones, attention */ \
-  X(gemm_ampere, 0.78, "fit: llm-foundry, vTrain, SC21") \
+  X(gemm_ampere, 0.783, "fit: llm-foundry, vTrain, SC21") \
   X(attention_ampere, 0.503, "fit: prior; one row") \
-  X(gemm_hopper, 0.646, "fit: llm-foundry, Automodel, Bridge") \
-  X(fp8_hopper, 0.686, "fit: NeMo launcher, Bridge") \
+  X(gemm_hopper, 0.65, "fit: llm-foundry, Automodel, Bridge") \
+  X(fp8_hopper, 0.72, "fit: NeMo launcher, Bridge") \
   X(attention_hopper, 0.51, "held at TIME.md's fit (32 rows): two rows with cp would draw it to 0.24, long sequences alone do not") \
-  X(attention_torch, 0.575, "fit: of these, flash attention 2 of torch on Hopper and Blackwell; torchtitan, torchao") \
+  X(attention_torch, 0.57, "fit: of these, flash attention 2 of torch on Hopper and Blackwell; torchtitan, torchao") \
   X(gemm_blackwell, 0.61, "held at TIME.md's fit (104 rows): GPT-OSS alone would draw it to 0.52 in place of expert_bias") \
-  X(fp8_blackwell, 0.586, "fit: Bridge") \
-  X(attention_blackwell, 0.463, "fit: Bridge, SimuMax, torchao") \
+  X(fp8_blackwell, 0.609, "fit: Bridge") \
+  X(attention_blackwell, 0.448, "fit: Bridge, SimuMax, torchao") \
   X(gemm_mi300, 0.387, "fit: torchao") \
-  X(fp8_mi300, 0.354, "fit: torchao") \
+  X(fp8_mi300, 0.356, "fit: torchao") \
   X(attention_mi300, 0.248, "fit: torchao") \
   X(gemm_consumer, 0.60, "assumed: Ada and consumer Blackwell") \
   X(fp8_consumer, 0.50, "assumed") \
   X(attention_consumer, 0.45, "assumed") \
-  X(blackwell_ultra, 1.31, "fit: B300 and GB300 against the same data sheet; Bridge") \
-  X(attention_2023_ampere, 0.337, "fit: kernels of early 2023; llm-foundry") \
-  X(attention_2023_hopper, 0.181, "fit: kernels of early 2023; llm-foundry") \
+  X(blackwell_ultra, 1.3, "fit: B300 and GB300 against the same data sheet; Bridge") \
+  X(attention_2023_ampere, 0.341, "fit: kernels of early 2023; llm-foundry") \
+  X(attention_2023_hopper, 0.182, "fit: kernels of early 2023; llm-foundry") \
   /* Machines that published rows name and the prelude has not; used by bench/ alone */ \
-  X(gemm_h100_500w, 0.567, "fit: torchtitan") \
-  X(fp8_h100_500w, 0.54, "fit: torchtitan") \
-  X(gemm_b200_limited, 0.444, "fit: SimuMax, torchao") \
-  X(fp8_b200_limited, 0.305, "fit: torchao") \
+  X(gemm_h100_500w, 0.56, "fit: torchtitan") \
+  X(fp8_h100_500w, 0.545, "fit: torchtitan") \
+  X(gemm_b200_limited, 0.454, "fit: SimuMax, torchao") \
+  X(fp8_b200_limited, 0.306, "fit: torchao") \
   /* Attention */ \
   X(attention_backward_flops, 2.5, "fixed: flash attention computes the scores again") \
   X(attention_backward, 0.85, "fixed: of the forward's efficiency") \
-  X(attention_fp8, 1.3, "fit: of the 16-bit rate; Bridge from 26.06") \
+  X(attention_fp8, 1.29, "fit: of the 16-bit rate; Bridge from 26.06") \
   X(unfused_product, 0.65, "fixed: batched products, of the architecture's") \
-  X(unfused_bytes, 0.901, "fit: of 11 bytes a score; vTrain, SC21, Korthikanti") \
-  X(cp_torch, 1.46, "fit: attention's time with cp > 2; torchtitan") \
+  X(cp_torch, 1.45, "fit: attention's time with cp > 2; torchtitan") \
   /* Memory-bound ops */ \
   X(bandwidth, 0.70, "fixed: of the data sheet's HBM bandwidth") \
-  X(eager, 3.24, "fit: of the traffic, where PyTorch does not compile; torchtitan") \
-  X(routed_fused, 0.469, "fit: of a routed row's traffic (34 B an element); Bridge from 26.06") \
-  X(routed, 0.923, "fit: the same, separate kernels; Bridge, SimuMax") \
+  X(eager, 3.15, "fit: of the traffic, where PyTorch does not compile; torchtitan") \
+  X(routed_fused, 0.475, "fit: of a routed row's traffic (34 B an element with separate kernels); Bridge from 26.06") \
   X(routed_sorted, 0.5, "fixed: of it with DeepEP and HybridEP, which leave one of two permutations each way (Megatron-LM docs, deepseek-v3-gb200-optimization)") \
-  X(expert_bias, 29.9, "fit: bytes an output element of an expert's linear with a bias; Bridge, GPT-OSS") \
-  X(expert_bias_fused, 0.545, "fit: of it, where fused; Bridge, GPT-OSS from 26.06") \
+  X(expert_bias, 30.6, "fit: bytes an output element of an expert's linear with a bias; Bridge, GPT-OSS") \
+  X(expert_bias_fused, 0.534, "fit: of it, where fused; Bridge, GPT-OSS from 26.06") \
   /* Links */ \
   X(nvlink, 0.75, "fixed: SimuMax measured 0.67 to 0.74 on a B200") \
   X(all_to_all, 0.60, "fixed: SimuMax measured 0.60 on a B200") \
@@ -74,31 +72,30 @@ namespace plimsoll {
   X(alpha, 2.5e-5, "assumed: seconds a collective; a fit leaves it where it starts or trades it for other fixed times") \
   X(beta, 1e-6, "assumed: seconds a further peer; the same") \
   X(regather, 0.5, "assumed: exposed share of sp's second gather, beside one of two products") \
-  X(tp_overlapped, 0.513, "fit: exposed share of tp's traffic; NeMo launcher, async TP of torchtitan") \
+  X(tp_overlapped, 0.488, "fit: exposed share of tp's traffic; NeMo launcher, async TP of torchtitan") \
   X(experts_exposed, 1, "fixed: of an all-to-all within a domain: nothing runs beside it") \
-  X(experts_exposed_nic, 0.613, "fit: of an all-to-all across domains; Bridge") \
+  X(experts_exposed_nic, 0.596, "fit: of an all-to-all across domains; Bridge") \
   X(ep_overlapped, 0.15, "fixed: of either, beside another micro-batch: the share of SMs that it takes from products (DeepEP 20 of 132, HybridEP 16 to 32 of 148)") \
   X(ring_hidden, 0.5, "fixed: of attention, behind cp's ring") \
   /* Data parallelism */ \
-  X(overlap_dp, 0.175, "fit: of a micro-batch's backward or forward") \
-  X(overlap_fsdp, 0.797, "fit: of a micro-batch; llm-foundry, torchtitan, torchao") \
+  X(overlap_dp, 0.32, "fit: of a micro-batch's backward or forward") \
+  X(overlap_fsdp, 0.786, "fit: of a micro-batch; llm-foundry, torchtitan, torchao") \
   X(bucket, 40e6, "fixed: parameters a bucket (Megatron's default)") \
   /* The host: least time of a layer's forward, and again of its backward */ \
   X(host_blend, 4, "fixed: (gpu^n + host^n)^(1/n); the two hide behind one another but for what is uneven") \
-  X(host_op, 8.99e-05, "fit: an op of the model, and each expert that a rank holds; fp8 casts count as ops; Bridge, Automodel") \
-  X(host_counts, 0.00287, "fit: added where the host waits for the rows of each expert (no capacity, not HybridEP); Bridge") \
-  X(host_legacy, 0.000921, "fit: Megatron-LM of 2021-22; vTrain") \
-  X(host_legacy_tp, 4.45e-05, "fit: added with tp > 1; vTrain") \
-  X(host_legacy_tp8, 0.000635, "fit: times (tp / 8)^2, added; vTrain") \
+  X(host_op, 0.000109, "fit: an op of the model, and each expert that a rank holds; fp8 casts outside experts count as ops; Bridge, Automodel") \
+  X(host_counts, 0.00291, "fit: added where the host waits for the rows of each expert (no capacity, not HybridEP); Bridge") \
+  X(host_legacy, 0.000974, "fit: Megatron-LM of 2021-22; vTrain") \
+  X(host_legacy_tp8, 0.000625, "fit: times (tp / 8)^2, added; vTrain") \
   /* Pipeline */ \
   X(interleaved_sends, 0.3, "fixed: exposed share of each chunk's sends") \
-  X(legacy_send, 0.00265, "fit: seconds a micro-batch and stage, of Megatron-LM of 2021-22; vTrain") \
+  X(legacy_send, 0.0022, "fit: seconds a micro-batch and stage, of Megatron-LM of 2021-22; vTrain") \
   /* Optimizer and what a step takes besides */ \
   X(optimizer_bytes, 30, "fixed: B a parameter of the shard") \
   X(gradient_bytes, 8, "fixed: B a parameter where gradients are whole") \
   X(step_megatron, 5e-3, "assumed: seconds a step, a few waits of the host; a fit takes 2 or 23 ms, by which sources it sees") \
-  X(step_torch, 0.301, "fit: seconds a step; torchtitan, torchao, Automodel") \
-  X(step_2023, 0.0582, "fit: seconds a step; llm-foundry") \
+  X(step_torch, 0.295, "fit: seconds a step; torchtitan, torchao, Automodel") \
+  X(step_2023, 0.0597, "fit: seconds a step; llm-foundry") \
   X(offload_bytes, 6, "fixed: gradient to the host, parameter back") \
   X(host_update, 28, "assumed: B a parameter of host traffic") \
   X(host_bandwidth, 200e9, "assumed: B/s a node")

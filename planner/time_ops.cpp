@@ -160,12 +160,12 @@ double SegmentTimer::traffic(const Traffic& c, const TimedOp& op, const TimeKey&
 
 /// Of an op's own traffic (no matrix product), how much there is as this stack runs it.
 double SegmentTimer::traffic_factor(const TimedOp& op) const {
-  if (op.kind == OpKind::attention) return path_.unfused ? constants_.unfused_bytes : 1;
+  if (op.kind == OpKind::attention) return 1;
   if (op.kind == OpKind::experts || op.kind == OpKind::combine) {
     if (path_.fused_experts) return constants_.routed_fused;
     // DeepEP and HybridEP sort rows by rank as they send them; what is left sorts by expert.
     const bool sorted = path_.dispatch != TimePath::Dispatch::alltoall;
-    return constants_.routed * (sorted ? constants_.routed_sorted : 1);
+    return sorted ? constants_.routed_sorted : 1;
   }
   if (op.in_experts && path_.fused_experts && op.kind != OpKind::linear) return 0;
   return path_.eager ? constants_.eager : 1;
@@ -181,15 +181,12 @@ double SegmentTimer::host_time(const TimedSegment& s, const TimeKey& key) const 
       launches = s.launches + s.casts + (key.tp > 1 ? s.tp_collectives : 0) +
                  s.attentions * 2 * static_cast<double>(key.cp - 1);
     if (s.experts > 0)
-      launches += std::max(1.0, s.experts / static_cast<double>(key.ep)) *
-                  (path_.precision == "fp8" ? 2 : 1);
+      launches += std::max(1.0, s.experts / static_cast<double>(key.ep));
     const bool waits = s.counted && path_.dispatch != TimePath::Dispatch::hybridep;
     return constants_.host_op * launches + (waits ? constants_.host_counts : 0);
   }
   const double eighth = static_cast<double>(key.tp) / 8;
-  return constants_.host_legacy +
-         (key.tp > 1 ? constants_.host_legacy_tp + constants_.host_legacy_tp8 * eighth * eighth
-                     : 0);
+  return constants_.host_legacy + (key.tp > 1 ? constants_.host_legacy_tp8 * eighth * eighth : 0);
 }
 
 SegmentTimer::Cost SegmentTimer::cost(const TimedOp& op, const TimeKey& key, const Rates& rates,
