@@ -180,8 +180,7 @@ double SegmentTimer::host_time(const TimedSegment& s, const TimeKey& key) const 
     if (path_.launch == TimePath::Launch::kernels)
       launches = s.launches + s.casts + (key.tp > 1 ? s.tp_collectives : 0) +
                  s.attentions * 2 * static_cast<double>(key.cp - 1);
-    if (s.experts > 0)
-      launches += std::max(1.0, s.experts / static_cast<double>(key.ep));
+    if (s.experts > 0) launches += std::max(1.0, s.experts / static_cast<double>(key.ep));
     const bool waits = s.counted && path_.dispatch != TimePath::Dispatch::hybridep;
     return constants_.host_op * launches + (waits ? constants_.host_counts : 0);
   }
