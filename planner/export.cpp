@@ -8,6 +8,7 @@
 
 #include "lang/diagnostics.hpp"
 #include "lang/units.hpp"
+#include "planner/export_shape.hpp"
 #include "planner/report_bill.hpp"
 #include "planner/report_parts.hpp"
 #include "planner/report_plan.hpp"
@@ -97,14 +98,14 @@ Exported export_layout(const Writer& writer, const Problem& p, const Layout& lay
   const std::string why = why_impossible(p, subject.layout);
   PLIMSOLL_ASSERT(why.empty());
   std::vector<std::string> head = head_of(writer, p, subject.layout);
-  const std::string text = writer.write(subject, {}, out);  // for its warnings
+  const std::string text = writer.write(subject, {}, out);  // for its warnings and mistakes
   (void)text;
+  if (!out.mistakes.empty()) return out;
   const std::size_t said = out.warnings.size();
   if (said > 0) head.push_back("");
   for (const std::string& warning : out.warnings) head.push_back("Note: " + warning + ".");
   out.text = writer.write(subject, head, out);
   out.warnings.resize(said);
-  if (!out.mistakes.empty()) out.text.clear();
   return out;
 }
 
@@ -193,11 +194,20 @@ void check_common(const Subject& s, std::string_view tool, std::string_view know
                             "export a job whose cluster is of one kind"});
 }
 
-std::vector<std::vector<std::int64_t>> chunk_layers(const Problem& p, const Layout& l) {
-  std::vector<std::vector<std::int64_t>> out;
+std::vector<std::vector<ChunkLayers>> chunk_layers(const Problem& p, const Layout& l) {
+  std::vector<std::vector<ChunkLayers>> out;
+  const std::vector<bool> empty = shape_of(*p.program).empty;
+  const auto held = [&](std::int64_t first, std::int64_t count) {
+    return std::count(empty.begin() + first, empty.begin() + first + count, false);
+  };
   for (const auto& stage : pieces(*p.program, l)) {
+    const std::int64_t recomputed =
+        l.recompute == kFullRecompute ? l.recompute_layers[out.size()] : 0;
     out.emplace_back();
-    for (const Piece& piece : stage) out.back().push_back(piece.count);
+    for (const Piece& piece : stage) {
+      const std::int64_t again = recomputed_of_chunk(recomputed, l.vpp, std::ssize(out.back()));
+      out.back().push_back({held(piece.first, piece.count), held(piece.first, again)});
+    }
   }
   return out;
 }

@@ -75,8 +75,12 @@ void check_common(const Subject&, std::string_view tool, std::string_view known,
 /// Warns of each switch that the job sets and the writer has no words for.
 void check_switches(const Subject&, std::string_view tool, std::string_view known, Exported&);
 
-/// Layers of each chunk of each stage: [stage][chunk].
-std::vector<std::vector<std::int64_t>> chunk_layers(const Problem&, const Layout&);
+/// Layers of a chunk, without those that hold nothing; its first ones are recomputed.
+struct ChunkLayers {
+  std::int64_t count = 0, recomputed = 0;
+};
+/// Of each chunk of each stage: [stage][chunk].
+std::vector<std::vector<ChunkLayers>> chunk_layers(const Problem&, const Layout&);
 
 // One writer a tool.
 void settle_megatron(Subject&, Exported&);

@@ -48,12 +48,25 @@ void settle_recompute(Subject& s, Exported& out) {
   Layout& l = s.layout;
   if (l.recompute != kFullRecompute || megatron_block_count(s.problem, l) >= 0) return;
   const Layout asked = l;
-  const auto chunks = chunk_layers(s.problem, l);
   std::int64_t most = 0;
-  for (const std::int64_t n : l.recompute_layers) most = std::max(most, (n + l.vpp - 1) / l.vpp);
-  for (std::size_t r = 0; r < chunks.size(); ++r) {
-    l.recompute_layers[r] = 0;
-    for (const std::int64_t n : chunks[r]) l.recompute_layers[r] += std::min(most, n);
+  for (const auto& stage : chunk_layers(s.problem, l))
+    for (const ChunkLayers& chunk : stage) most = std::max(most, chunk.recomputed);
+  // Layers that hold nothing count in recompute_layers, and are none to Megatron-LM.
+  for (std::size_t r = 0; r < l.recompute_layers.size(); ++r)
+    for (l.recompute_layers[r] = 0; l.recompute_layers[r] < l.stage_layers[r];
+         ++l.recompute_layers[r]) {
+      const auto stage = chunk_layers(s.problem, l)[r];
+      if (std::all_of(stage.begin(), stage.end(), [&](const ChunkLayers& chunk) {
+            return chunk.recomputed >= std::min(most, chunk.count);
+          }))
+        break;
+    }
+  if (megatron_block_count(s.problem, l) < 0) {
+    out.mistakes.push_back(
+        {"Megatron-LM recomputes the first layers of every chunk, as many in each: where layers "
+         "that hold nothing lie before others, recompute_layers cannot say that",
+         "put the empty layers of each chunk behind its others, or recompute every layer"});
+    return;
   }
   warn_changed(s, asked,
                fmt::format("Megatron-LM recomputes as many layers on every stage: {} of each chunk "

@@ -10,7 +10,6 @@
 
 #include "planner/export_megatron.hpp"
 #include "planner/export_shape.hpp"
-#include "planner/stages.hpp"
 
 namespace plimsoll::exports {
 namespace {
@@ -21,7 +20,7 @@ std::string layout_table(const Problem& p, const Layout& l, std::int64_t mtp) {
   std::string text;
   for (std::int64_t k = 0; k < l.vpp; ++k)
     for (std::int64_t r = 0; r < l.pp; ++r) {
-      const std::int64_t n = chunks[static_cast<std::size_t>(r)][static_cast<std::size_t>(k)];
+      const std::int64_t n = chunks[static_cast<std::size_t>(r)][static_cast<std::size_t>(k)].count;
       if (r + k > 0) text += '|';
       if (r + k == 0) text += 'E';
       if (n > 0) text += n == 1 ? "t" : fmt::format("t*{}", n);
@@ -31,9 +30,11 @@ std::string layout_table(const Problem& p, const Layout& l, std::int64_t mtp) {
   return text;
 }
 
-bool is_even(const Layout& l) {
-  return std::all_of(l.stage_layers.begin(), l.stage_layers.end(),
-                     [&](std::int64_t n) { return n == l.stage_layers.front(); });
+bool is_even(const std::vector<std::vector<ChunkLayers>>& chunks) {
+  for (const auto& stage : chunks)
+    for (const ChunkLayers& chunk : stage)
+      if (chunk.count != chunks[0][0].count) return false;
+  return true;
 }
 
 class Settings {
@@ -244,7 +245,7 @@ class Settings {
   }
 
   void stages() {
-    if (!is_even(l_) || shape_.mtp > 0) {
+    if (!is_even(chunk_layers(p_, l_)) || shape_.mtp > 0) {
       const std::string table = layout_table(p_, l_, shape_.mtp);
       add("--pipeline-model-parallel-layout", "\"" + table + "\"", "model",
           "pipeline_model_parallel_layout", "\"" + table + "\"");
@@ -287,7 +288,9 @@ class Settings {
     if (l_.recompute == kFullRecompute) {
       const std::int64_t count = megatron_block_count(p_, l_);
       word("recompute-granularity", "recompute_granularity", "full");
-      const bool all = l_.recompute_layers == l_.stage_layers;
+      bool all = true;
+      for (const auto& stage : chunk_layers(p_, l_))
+        for (const ChunkLayers& chunk : stage) all &= chunk.recomputed == chunk.count;
       word("recompute-method", "recompute_method", all ? "uniform" : "block");
       number("recompute-num-layers", "recompute_num_layers", all ? 1 : count);
     } else if (l_.recompute > kFullRecompute) {
@@ -387,15 +390,11 @@ class Settings {
 std::int64_t megatron_block_count(const Problem& p, const Layout& l) {
   std::int64_t count = 0;
   const auto chunks = chunk_layers(p, l);
-  for (std::size_t r = 0; r < chunks.size(); ++r)
-    for (std::size_t k = 0; k < chunks[r].size(); ++k)
-      count = std::max(
-          count, recomputed_of_chunk(l.recompute_layers[r], l.vpp, static_cast<std::int64_t>(k)));
-  for (std::size_t r = 0; r < chunks.size(); ++r)
-    for (std::size_t k = 0; k < chunks[r].size(); ++k)
-      if (recomputed_of_chunk(l.recompute_layers[r], l.vpp, static_cast<std::int64_t>(k)) !=
-          std::min(count, chunks[r][k]))
-        return -1;
+  for (const auto& stage : chunks)
+    for (const ChunkLayers& chunk : stage) count = std::max(count, chunk.recomputed);
+  for (const auto& stage : chunks)
+    for (const ChunkLayers& chunk : stage)
+      if (chunk.recomputed != std::min(count, chunk.count)) return -1;
   return count;
 }
 

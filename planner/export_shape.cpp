@@ -9,24 +9,28 @@ namespace {
 
 bool is_norm(OpKind k) { return k == OpKind::rmsnorm || k == OpKind::layernorm; }
 
+/// The prelude's `empty` layers turn their input, which no weight reads, and that is all.
+bool holds_nothing(const Program& p, const Segment& segment) {
+  const auto begin = p.ops.begin() + segment.first_op;
+  return std::all_of(begin, begin + segment.op_count,
+                     [](const Op& op) { return op.kind == OpKind::rope; });
+}
+
 class Reader {
  public:
   explicit Reader(const Program& p) : p_(p) {}
 
   Shape read() {
-    s_.layers = p_.layer_count;
-    s_.routed.assign(p_.layer_count, false);
-    s_.windowed.assign(p_.layer_count, false);
     for (const Segment& segment : p_.segments) {
-      if (!segment.is_layer) read_root(segment);
-      if (!segment.is_layer) continue;
-      for (OpId id = segment.first_op; id < segment.first_op + segment.op_count; ++id)
-        read_op(p_.ops[id], segment);
+      if (!segment.is_layer)
+        read_root(segment);
+      else
+        read_layer(segment);
     }
     for (const Segment& segment : p_.segments)
-      if (segment.is_layer) check_norms(segment);
+      if (segment.is_layer && !s_.empty[segment.layer]) check_norms(segment);
     if (losses_ > 1) s_.mtp = losses_ - 1;
-    if (!saw_attention_) beyond("layers without attention");
+    if (s_.layers == 0) beyond("layers without attention");
     return std::move(s_);
   }
 
@@ -60,6 +64,18 @@ class Reader {
       if (of_layers && losses_ == 0) beyond("layers that stand beside the repeated ones");
       if (!of_layers) read_op(op, segment);
     }
+  }
+
+  void read_layer(const Segment& segment) {
+    s_.empty.push_back(holds_nothing(p_, segment));
+    if (s_.empty.back()) return;
+    ++s_.layers;
+    s_.routed.push_back(false);
+    s_.windowed.push_back(false);
+    attends_ = false;
+    for (OpId id = segment.first_op; id < segment.first_op + segment.op_count; ++id)
+      read_op(p_.ops[id], segment);
+    if (!attends_) beyond("layers without attention");
   }
 
   void read_op(const Op& op, const Segment& segment) {
@@ -160,7 +176,7 @@ class Reader {
   }
 
   void read_attention(const Op& op, const Segment& segment) {
-    saw_attention_ = true;
+    attends_ = true;
     set(s_.heads, op.heads, "heads");
     set(s_.kv_heads, op.kv_heads, "key and value heads");
     s_.causal &= op.causal;
@@ -171,7 +187,7 @@ class Reader {
     if (op.chunk > 0) beyond("chunked attention");
     if (op.window > 0) {
       set(s_.window, op.window, "windows");
-      if (segment.is_layer) s_.windowed[segment.layer] = true;
+      if (segment.is_layer) s_.windowed.back() = true;
     }
     if (!op.cache.empty()) {
       s_.v_dim = op.v_width;
@@ -195,7 +211,7 @@ class Reader {
     s_.sigmoid |= op.sigmoid;
     s_.router_bias |= op.router_bias;
     s_.capacity = op.capacity;
-    if (segment.is_layer) s_.routed[segment.layer] = true;
+    if (segment.is_layer) s_.routed.back() = true;
   }
 
   /// Norms of the residual stream: two, in front of attention and feed-forward.
@@ -232,7 +248,7 @@ class Reader {
   const Program& p_;
   Shape s_;
   int losses_ = 0;
-  bool saw_attention_ = false;
+  bool attends_ = false;  ///< the layer that is read
 };
 
 }  // namespace

@@ -9,11 +9,14 @@
 #include "lang/program.hpp"
 
 /// A model's tensor program in the words that training stacks have for a decoder: read off its ops,
-/// so that a model of one's own is read as well as the prelude's.
+/// so that a model of one's own is read as well as the prelude's. Layers that hold nothing are none
+/// to a tool: what is said "by layer" is said of the others.
 namespace plimsoll::exports {
 
 struct Shape {
-  std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
+  std::int64_t layers = 0;  ///< without those that hold nothing
+  std::vector<bool> empty;  ///< by layer of the program: holds nothing, fills up a chunk
+  std::int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
   std::int64_t positions = 0;  ///< of a learned table; 0: none
   bool rope = false, alibi = false, tied = false;
   bool rmsnorm = true, gated = true, bias_qkv = false, bias_o = false, bias_mlp = false;

@@ -21,7 +21,7 @@ const TitanModel* titan_model(const Problem& p) {
     if (p.job->model == m.model) return &m;
     const Program* other = p.module->program(m.model, said);
     if (other != nullptr && other->parameter_count() == p.program->parameter_count() &&
-        other->layer_count == p.program->layer_count)
+        other->layer_count == shape_of(*p.program).layers)
       return &m;
   }
   return nullptr;
@@ -46,18 +46,26 @@ std::string schedule_word(Schedule s) {
 }
 
 /// The modules of each chunk, in the order of the model.
-std::string modules(const Problem& p, const Layout& l) {
+std::string modules(const Problem& p, const Layout& l, Exported& out) {
   std::vector<Piece> all;
   for (const auto& stage : pieces(*p.program, l)) all.insert(all.end(), stage.begin(), stage.end());
   std::sort(all.begin(), all.end(),
             [](const Piece& a, const Piece& b) { return a.first < b.first; });
+  const std::vector<bool> empty = shape_of(*p.program).empty;
   std::string text = "[\n";
+  std::int64_t next = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::vector<std::string> names;
     if (i == 0) names.push_back("\"tok_embeddings\"");
     for (std::int64_t k = 0; k < all[i].count; ++k)
-      names.push_back(fmt::format("\"layers.{}\"", all[i].first + k));
+      if (!empty[static_cast<std::size_t>(all[i].first + k)])
+        names.push_back(fmt::format("\"layers.{}\"", next++));
     if (i + 1 == all.size()) names.insert(names.end(), {"\"norm\"", "\"output\""});
+    if (names.empty()) {
+      out.mistakes.push_back({"torchtitan has no part of the model without a parameter",
+                              "leave a layer that holds something in every chunk"});
+      break;
+    }
     text += fmt::format("  [{}],\n", fmt::join(names, ", "));
   }
   return text + "]";
@@ -117,7 +125,7 @@ void write_training(Toml& t, const Subject& s) {
   t.word("mixed_precision_reduce", "float32");
 }
 
-void write_parallelism(Toml& t, const Subject& s) {
+void write_parallelism(Toml& t, const Subject& s, Exported& out) {
   const Layout& l = s.layout;
   t.section("parallelism");
   t.number("data_parallel_replicate_degree", l.dp * l.cp / l.shard);
@@ -131,7 +139,7 @@ void write_parallelism(Toml& t, const Subject& s) {
   if (l.pp > 1) {
     t.word("pipeline_parallel_schedule", schedule_word(l.schedule));
     t.number("pipeline_parallel_microbatch_size", l.mbs);
-    t.raw("module_fqns_per_model_part", modules(s.problem, l));
+    t.raw("module_fqns_per_model_part", modules(s.problem, l, out));
   }
   t.number("expert_parallel_degree", l.ep);
   t.number("expert_tensor_parallel_degree", l.etp);
@@ -236,7 +244,7 @@ std::string write_torchtitan(const Subject& s, const std::vector<std::string>& h
   Toml t;
   write_model(t, s, out);
   write_training(t, s);
-  write_parallelism(t, s);
+  write_parallelism(t, s, out);
   write_rest(t, s);
   return text + t.take();
 }

@@ -240,11 +240,11 @@ std::string Flags::environment(const std::string& name) const {
   return found == environment_.end() ? "" : found->second;
 }
 
-bool alike_in_stages(const Run& run) {
+bool filled_up(const Run& run) {
   const auto vpp = static_cast<std::size_t>(run.vpp);
   for (std::size_t i = 0; i < run.chunks.size(); ++i)
-    if (run.chunks[i] != run.chunks[i / vpp * vpp]) return false;
-  return true;
+    if (run.chunks[i] == 0 || run.chunks[i] != run.chunks[i / vpp * vpp]) return true;
+  return false;
 }
 
 Run read_run(const Request& request, const Launch&, Flags& flags, Imported& into) {

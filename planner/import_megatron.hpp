@@ -63,8 +63,9 @@ struct Run {
   std::vector<std::string> assumed;  ///< comments
 };
 
-/// Are the chunks of each stage as long as each other, as stage_layers needs them?
-bool alike_in_stages(const Run&);
+/// Are chunks filled up with layers that hold nothing? Where one has none of the model's layers, or
+/// those of a stage are of unlike lengths, which stage_layers cannot say.
+bool filled_up(const Run&);
 
 /// Sizes, degrees, GPUs and the cut of the layers. Mistakes go to \a into.
 Run read_run(const Request&, const Launch&, Flags&, Imported& into);

@@ -266,14 +266,15 @@ class JobText {
     if (run_.pp == 1) return;
     const std::int64_t longest = *std::max_element(run_.chunks.begin(), run_.chunks.end());
     const std::int64_t shortest = *std::min_element(run_.chunks.begin(), run_.chunks.end());
-    if (longest == shortest || shortest == 0 || !alike_in_stages(run_))
-      return;  // all alike, or filled up
+    if (longest == shortest || filled_up(run_)) return;
     std::vector<std::int64_t> stages;
     for (std::size_t i = 0; i < run_.chunks.size(); i += static_cast<std::size_t>(run_.vpp))
       stages.push_back(run_.chunks[i] * run_.vpp);
     layout_ += fmt::format("stage_layers = [{}]\n", fmt::join(stages, ", "));
   }
 
+  /// Recomputed layers are spread over a stage's chunks, the earlier ones first: the fewest of
+  /// which each chunk has those that Megatron-LM recomputes. What fills up a chunk stands behind.
   void recompute() {
     const std::string kind = flags_.word("recompute-granularity");
     if (kind == "selective" || !offloaded().empty()) layout_ += "recompute = selective\n";
@@ -282,18 +283,19 @@ class JobText {
     const bool block = flags_.word("recompute-method", "uniform") == "block";
     if (block && count == 0) return;
     layout_ += "recompute = full\n";
-    if (!block) {
-      if (count > 1)
-        run_.assumed.push_back(
-            fmt::format("every layer is recomputed by itself, not in groups of {}", count));
-      return;
-    }
+    if (!block && count > 1)
+      run_.assumed.push_back(
+          fmt::format("every layer is recomputed by itself, not in groups of {}", count));
+    if (!block && !filled_up(run_)) return;
     std::vector<std::int64_t> list;
     for (std::int64_t r = 0; r < run_.pp; ++r) {
-      std::int64_t sum = 0;
-      for (std::int64_t k = 0; k < run_.vpp; ++k)
-        sum += std::min(count, run_.chunks[static_cast<std::size_t>(r * run_.vpp + k)]);
-      list.push_back(sum);
+      std::int64_t fewest = 0;
+      for (std::int64_t k = 0; k < run_.vpp; ++k) {
+        const std::int64_t n = run_.chunks[static_cast<std::size_t>(r * run_.vpp + k)];
+        const std::int64_t again = block ? std::min(count, n) : n;
+        if (again > 0) fewest = std::max(fewest, (again - 1) * run_.vpp + k + 1);
+      }
+      list.push_back(fewest);
     }
     layout_ += fmt::format("recompute_layers = [{}]\n", fmt::join(list, ", "));
   }

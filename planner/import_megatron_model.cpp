@@ -72,8 +72,7 @@ void layer_fields(Fields& out, const Run& run) {
   const auto vpp = static_cast<std::size_t>(run.vpp);
   const auto pp = static_cast<std::size_t>(run.pp);
   const std::int64_t longest = *std::max_element(run.chunks.begin(), run.chunks.end());
-  const std::int64_t shortest = *std::min_element(run.chunks.begin(), run.chunks.end());
-  const bool fill = shortest == 0 || !alike_in_stages(run);
+  const bool fill = filled_up(run);
   std::vector<bool> routed = run.routed;
   if (routed.empty()) routed.assign(static_cast<std::size_t>(run.layers), false);
   const auto dense = std::find(routed.begin(), routed.end(), true) - routed.begin();
@@ -95,10 +94,8 @@ void layer_fields(Fields& out, const Run& run) {
     for (std::size_t k = 0; k < vpp; ++k)
       for (std::size_t r = 0; r < pp; ++r) {
         const std::int64_t n = run.chunks[r * vpp + k];
-        const auto empty = static_cast<std::size_t>(longest - n);
-        if (k == 0 && r == 0) words.insert(words.end(), empty, "empty");
-        real(n);
-        if (k != 0 || r != 0) words.insert(words.end(), empty, "empty");
+        real(n);  // in front: the first layers of a chunk are what is recomputed
+        words.insert(words.end(), static_cast<std::size_t>(longest - n), "empty");
       }
   }
   out.add("layers", static_cast<std::int64_t>(words.size()));

@@ -19,6 +19,10 @@ import sys
 import tempfile
 
 CLUSTER = "cluster c {{ gpu = h100_sxm  nodes = {nodes}  gpus_per_node = 8  host_memory = 2 TiB  pcie = 512 GB/s }}\n"
+FILLED = """model filled = decoder { layers = 16 hidden = 2048 heads = 16 ffn = 8192 vocab = 32_000
+  experts = 8 top_k = 2 expert_ffn = 2048
+  pattern = [dense, routed, routed, empty, routed, routed, routed, routed, routed, routed, routed, routed, routed, routed, routed, empty] }
+"""
 
 # A job and layout each, and the tools that it is exported to; "back" are read back by our importers.
 CASES = [
@@ -63,6 +67,13 @@ CASES = [
      "tp = 2 pp = 2 ep = 8 mbs = 2 zero = 3", ["torchtitan"], ["torchtitan"]),
     ("hf_fsdp", 1, "train t { model = qwen2_5_7b cluster = c seq = 4Ki batch = 64 framework = huggingface }",
      "mbs = 1 zero = 3 recompute = full", ["accelerate"], []),
+    # Chunks of 3, 4, 4 and 3 layers, filled up; what fills up is recomputed only where earlier chunks are before later ones.
+    ("filled_up", 2, FILLED + "train t { model = filled cluster = c seq = 4Ki batch = 64 framework = megatron }",
+     "tp = 2 pp = 2 vpp = 2 mbs = 1 zero = 1", ["megatron", "nemo"], ["megatron"]),
+    ("filled_up_recomputed", 2, FILLED + "train t { model = filled cluster = c seq = 4Ki batch = 64 framework = megatron }",
+     "tp = 2 pp = 2 vpp = 2 mbs = 1 zero = 1 recompute = full recompute_layers = [8, 7]", ["megatron", "nemo"], ["megatron"]),
+    ("filled_up_block", 2, FILLED + "train t { model = filled cluster = c seq = 4Ki batch = 64 framework = megatron }",
+     "tp = 2 pp = 2 vpp = 2 mbs = 1 zero = 1 recompute = full recompute_layers = [4, 4]", ["megatron", "nemo"], ["megatron"]),
     ("server", 1, "serve t { model = llama3_70b cluster = c context = 32Ki framework = vllm kv = fp8 }", "tp = 8", ["vllm"], []),
     ("server2", 1, "serve t { model = llama3_70b cluster = c context = 32Ki framework = sglang weights = fp8 }", "tp = 8", ["sglang"], []),
 ]

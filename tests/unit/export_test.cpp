@@ -155,6 +155,60 @@ TEST_CASE("stages, windows and layers of experts as Megatron-LM writes them", "[
   CHECK(windows.mistakes.size() == 1);  // biases of attention alone
 }
 
+TEST_CASE("layers that hold nothing are no layers to a tool", "[export]") {
+  const auto of = [](const std::string& pattern, const std::string& layout,
+                     std::string_view tool = "megatron", const std::string& more = "") {
+    return exported(
+        price(fmt::format("model m = decoder {{ layers = 8 hidden = 512 heads = 8 ffn = 2048 vocab "
+                          "= 1000 {} pattern = [{}] }}\n"
+                          "cluster c {{ gpu = h100_sxm nodes = 1 gpus_per_node = 8 }}\n"
+                          "train t {{ model = m cluster = c seq = 1Ki batch = 64 framework = {} "
+                          "}}\nlayout l {{ mbs = 1 {} }}\n",
+                          more, pattern, tool == "nemo" ? "megatron" : tool, layout)),
+        tool);
+  };
+  const auto says = [](const Exported& e, std::string_view words) {
+    return e.mistakes.empty() && e.text.find(words) != std::string::npos;
+  };
+  const std::string behind = "dense, dense, dense, empty, dense, dense, empty, empty";
+  const Exported two = of(behind, "pp = 2 vpp = 2");
+  CHECK(says(two, "--num-layers 5 "));
+  CHECK(says(two, "--pipeline-model-parallel-layout \"Et*2|t|t*2|L\""));
+  CHECK(!says(two, "--num-virtual-stages-per-pipeline-rank"));
+  CHECK(says(of(behind, "pp = 2 vpp = 2", "nemo"), "  num_layers: 5\n"));
+  CHECK(says(of(behind, "tp = 2"), "--num-layers 5 "));
+  // All alike without what holds nothing: no table needed.
+  CHECK(!says(of("dense, empty, dense, empty, dense, empty, dense, empty", "pp = 4"), "-layout"));
+
+  // Layers of experts are counted among the others; the table of learned positions stays.
+  const Exported routed =
+      of("empty, dense, routed, empty, routed, routed, routed, empty", "pp = 2", "megatron",
+         "experts = 8 top_k = 2 expert_ffn = 256 position = "
+         "learned positions = 2048");
+  CHECK(says(routed, "--moe-layer-freq \"([0]*1+[1]*4)\""));
+  CHECK(says(routed, "--position-embedding-type learned_absolute"));
+
+  // Recomputed are a chunk's first layers that hold something, as many as the layout has most.
+  CHECK(says(of(behind, "pp = 2 vpp = 2 recompute = full"), "--recompute-method uniform"));
+  CHECK(says(of(behind, "pp = 2 vpp = 2 recompute = full recompute_layers = [2, 2]"),
+             "--recompute-method block --recompute-num-layers 1"));
+  const std::string front = "empty, dense, dense, dense, dense, dense, dense, dense";
+  const Exported moved = of(front, "pp = 2 recompute = full recompute_layers = [2, 2]");
+  CHECK(says(moved, "--recompute-num-layers 2"));
+  REQUIRE(moved.warnings.size() == 1);
+  CHECK(moved.warnings[0].find("[2, 2]") != std::string::npos);
+  CHECK(refuses(of("dense, dense, dense, dense, empty, dense, dense, dense",
+                   "pp = 2 vpp = 2 recompute = full recompute_layers = [2, 2]"),
+                "before others"));
+
+  const Exported titan = of(behind, "pp = 2 zero = 3", "torchtitan");
+  CHECK(says(titan, "[\"layers.3\", \"layers.4\", \"norm\", \"output\"]"));
+  const Exported none =
+      of("dense, dense, empty, empty, empty, empty, dense, dense", "pp = 4 zero = 3", "torchtitan");
+  CHECK(refuses(none, "without a parameter"));
+  CHECK(none.mistakes.size() == 1);
+}
+
 TEST_CASE("a recomputation mode of one's own is Megatron-LM's modules", "[export]") {
   const auto flags = [](const std::string& mode) {
     const Priced p = price("framework own = megatron { recompute selective { " + mode +

@@ -141,6 +141,22 @@ TEST_CASE("a table of layers and layers as slots cut the model as Megatron-LM do
   CHECK(says(table.plan, "stage_layers = [3, 4, 4, 3]"));
 }
 
+TEST_CASE("layers that fill up a chunk stand behind those that are recomputed", "[import]") {
+  const std::string flags =
+      "--hidden-size 256 --num-attention-heads 8 --seq-length 512 --micro-batch-size 1 "
+      "--global-batch-size 32 --bf16 --vocab-size 1000 --pipeline-model-parallel-size 2 "
+      "--num-layers 10 --num-virtual-stages-per-pipeline-rank 2 "
+      "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
+      "--recompute-granularity full ";
+  const Imported some = from_flags(flags + "--recompute-method block --recompute-num-layers 2");
+  CHECK(says(some.plan,
+             "pattern = [dense, dense, empty, dense, dense, dense, dense, dense, dense, dense, "
+             "dense, empty]"));
+  CHECK(says(some.plan, "recompute_layers = [4, 4]"));
+  const Imported all = from_flags(flags + "--recompute-method uniform");
+  CHECK(says(all.plan, "recompute_layers = [6, 5]"));
+}
+
 TEST_CASE("an fp8 recipe's name alone makes the precision-aware optimizer's masters fp32",
           "[import]") {
   const std::string flags =
