@@ -238,6 +238,9 @@ def of_recipe(recipe, row, assumed):
     if recipe["layout_differs"] != "0":
         assumed.append(f"as the recipe {recipe['recipe']} says, though its layout is another")
     fields = [f"launch = {dict(step='graphs', partial='partial', none='kernels')[recipe['graphs']]}"]
+    # scripts/performance/perf_plugins.py: its pre-training of DeepSeek V3 on these has expandable segments.
+    if re.search(r"DeepSeekV3-DGX-(H100|GB200)-", row["id"]):
+        fields.append("segments = expandable")
     if row["moe"]:
         fields.append(f"dispatcher = {recipe['dispatcher']}")
         fields.append(f"moe_kernels = {'fused' if recipe['fused_experts'] == '1' else 'separate'}")

@@ -94,7 +94,7 @@ void settle_megatron(Subject& s, Exported& out) {
       "te_version deterministic fuse_wgrad dataloader_mask loss attention grads cp_comm "
       "dispatcher grouped_gemm fused_gelu spec fused_softmax vocab_divisor masters m_dtype "
       "v_dtype fp8_weights overlap_flush moe_overlap permute_fusion shared_overlap "
-      "deferred_wgrads tp_overlap",
+      "deferred_wgrads tp_overlap segments",
       out);
   if (s.layout.recompute > kFullRecompute)
     for (const std::string& what : megatron_modules(s.problem, s.layout.recompute).unsaid)
@@ -124,11 +124,19 @@ void settle_megatron(Subject& s, Exported& out) {
   settle_recompute(s, out);
 }
 
+namespace {
+/// As the bill's segments were replayed.
+std::string allocator_options(const Subject& s) {
+  return fmt::format("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:{}",
+                     switch_of(s.problem, "segments") == "expandable" ? "True" : "False");
+}
+}  // namespace
+
 std::string write_megatron(const Subject& s, const std::vector<std::string>& head, Exported& out) {
   const Layout& l = s.layout;
   const std::int64_t per_node = s.problem.cluster->pools.front().gpus_per_node;
   std::string text = "#!/usr/bin/env bash\n" + as_comment(head) + "set -eu\n\n";
-  text += "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n";
+  text += "export " + allocator_options(s) + "\n";
   if (l.tp > 1 || l.cp > 1) text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
   text +=
       "\n# Data, tokenizer, learning rate and checkpoints come behind: bash FILE --train-iters …\n";
@@ -155,8 +163,10 @@ std::string write_megatron(const Subject& s, const std::vector<std::string>& hea
 }
 
 std::string write_nemo(const Subject& s, const std::vector<std::string>& head, Exported& out) {
-  std::string text =
-      as_comment(head) + "#\n# Over a recipe's own configuration, as OmegaConf.merge takes it.\n";
+  std::string text = as_comment(head) +
+                     "#\n# Over a recipe's own configuration, as OmegaConf.merge takes it.\n"
+                     "# Launch with " +
+                     allocator_options(s) + ".\n";
   const auto groups = megatron_settings(s, out);
   for (const char* part : {"model", "train", "dataset", "ddp", "optimizer"}) {
     std::string body;

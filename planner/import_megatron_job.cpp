@@ -13,6 +13,12 @@ namespace {
 
 bool is_off(const std::string& value) { return value == "0"; }
 
+/// Of PyTorch's allocator options: "max_split_size_mb:512,expandable_segments:True".
+bool has_expandable_segments(const std::string& options) {
+  const std::size_t at = options.find("expandable_segments:");
+  return at != std::string::npos && options.compare(options.find(':', at) + 1, 4, "True") == 0;
+}
+
 /// Which attention Transformer Engine runs: what is said first (flags, then NVTE_ variables); else
 /// what it picks. MEGATRON.md 4: FlashAttention on A100 and on deterministic Grace Blackwell, cuDNN
 /// on Hopper and else.
@@ -195,6 +201,8 @@ class JobText {
                             (is_off(flags_.environment("NVTE_ALLOW_NONDETERMINISTIC_ALGO")) &&
                              !run_.gpu.starts_with("a100"));
     if (configured && !deterministic_) set("cublas", "32 MiB");
+    for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"})
+      if (has_expandable_segments(flags_.environment(variable))) set("segments", "expandable");
     if (flags_.word("transformer-impl") == "local") set("spec", "local");
     if (flags_.has("no-masked-softmax-fusion")) set("fused_softmax", "false");
     if (!flags_.has("no-create-attention-mask-in-dataloader")) set("dataloader_mask", "true");

@@ -28,7 +28,7 @@ FILLED = """model filled = decoder { layers = 16 hidden = 2048 heads = 16 ffn = 
 CASES = [
     ("even", 8, "train t { model = llama3_70b cluster = c seq = 8Ki batch = 512 framework = megatron }",
      "tp = 8 pp = 4 zero = 1 mbs = 1 recompute = selective", ["megatron", "nemo"], ["megatron"]),
-    ("uneven", 8, "train t { model = llama3_70b cluster = c seq = 8Ki batch = 512 framework = megatron loss = te attention = cudnn }",
+    ("uneven", 8, "train t { model = llama3_70b cluster = c seq = 8Ki batch = 512 framework = megatron loss = te attention = cudnn segments = expandable }",
      "tp = 4 pp = 4 cp = 2 zero = 1 mbs = 1 stage_layers = [19, 21, 21, 19] sp = true", ["megatron", "nemo"], ["megatron"]),
     ("interleaved", 8, "train t { model = llama3_70b cluster = c seq = 8Ki batch = 512 framework = megatron }",
      "tp = 4 pp = 4 vpp = 5 zero = 1 mbs = 1 sp = true recompute = full recompute_layers = [5, 5, 5, 5]", ["megatron", "nemo"], ["megatron"]),
@@ -176,7 +176,7 @@ def check(program, names):
 
 # What random layouts are made of: a framework, with what its jobs may say, and where it comes back from.
 RANDOM_JOBS = {
-    "megatron": ["", "loss = te", "attention = cudnn", 'te_version = "2.1"', "precision = fp8", "attention = unfused", "dropout = 0.1"],
+    "megatron": ["", "loss = te", "attention = cudnn", 'te_version = "2.1"', "precision = fp8", "attention = unfused", "dropout = 0.1", "segments = expandable"],
     "torchtitan": ["", "compile = false loss = eager", "loss = eager", "precision = fp8", "loss = loss_parallel"],
     "deepspeed": ["", "bucket = 200M", "precision = fp16"],
 }

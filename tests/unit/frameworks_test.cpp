@@ -199,6 +199,43 @@ TEST_CASE("every framework prices every kind of model", "[frameworks]") {
       }
 }
 
+TEST_CASE("what exchanges tokens holds its own buffers, not NCCL's", "[frameworks]") {
+  // DeepSeek V3 on 64 ranks of one domain, 4,096 tokens each: worked out from DeepEP's sources.
+  const std::int64_t rows = 64 * 4096, ring = 12 * 16 * 2;
+  const std::int64_t hybrid = rows * (2 * 7168 + 4 * 7168 / 128 + 4 * 256);
+  const std::int64_t nvlink = (std::int64_t{32} << 20) + 10 * 8 * 288 * (2 * 7168 + 2056);
+  const std::int64_t network = std::int64_t{512}
+                               << 20;  // 10 * 8 * 140 * 2 * (2 * 7168 + 2072), less
+  struct {
+    const char* dispatcher;
+    const char* item;
+    std::int64_t bytes, nccl_mib;
+  } const all[] = {{"alltoall", "", 0, 12 * 32 * 63},
+                   {"hybridep", "HybridEP buffers", hybrid, ring},
+                   {"deepep", "DeepEP buffers", nvlink + network, ring}};
+  for (const auto& expected : all) {
+    const Priced p = price(fmt::format(
+        "cluster c {{ gpu = gb200  nodes = 64  gpus_per_node = 4  nvlink_domain = 72 }}\n"
+        "train t {{ model = deepseek_v3  cluster = c  seq = 4Ki  batch = 2048  framework = "
+        "megatron "
+        "dispatcher = {} }}\nlayout l {{ pp = 4  ep = 64  mbs = 1  zero = 1 }}\n",
+        expected.dispatcher));
+    std::int64_t buffers = 0, nccl = 0;
+    for (const BillLine& line : p.bill.stages[1].lines) {
+      if (line.item == kNone) continue;
+      const std::string& name = p.problem->inventory.items[line.item].name;
+      if (name == "NCCL, ep") nccl = static_cast<std::int64_t>(line.bytes);
+      if (name.ends_with("EP buffers")) {
+        CHECK(name == expected.item);
+        buffers = static_cast<std::int64_t>(line.bytes);
+      }
+    }
+    INFO(expected.dispatcher);
+    CHECK(buffers == expected.bytes);
+    CHECK(nccl == expected.nccl_mib << 20);
+  }
+}
+
 TEST_CASE("every optimizer keeps its states", "[frameworks]") {
   const std::pair<const char*, double> bytes[] = {
       {"adamw", 8}, {"sgd", 4}, {"sgd_plain", 0}, {"lion", 4}, {"adamw8bit", 2.03125}, {"muon", 4}};

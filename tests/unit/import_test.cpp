@@ -232,6 +232,19 @@ TEST_CASE("modules that are offloaded one by one leave the GPU", "[import]") {
   CHECK(test::saved(away, away.layout.recompute).count("attention probs") == 0);
 }
 
+TEST_CASE("the allocator is set as the script sets it", "[import]") {
+  const auto segments = [](const std::string& line) {
+    const Imported run = from_flags(line + "\n" + kScript);
+    REQUIRE(run.mistakes.empty());
+    return says(run.plan, "segments = expandable");
+  };
+  CHECK(segments("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
+  CHECK(segments("export PYTORCH_ALLOC_CONF=\"max_split_size_mb:512,expandable_segments:True\""));
+  CHECK_FALSE(segments("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"));
+  CHECK_FALSE(segments("export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"));
+  CHECK_FALSE(segments(""));
+}
+
 TEST_CASE("a script's own arguments are no flag's value", "[import]") {
   const std::string flags =
       "pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 "
