@@ -583,7 +583,8 @@ Completions completions_at(const Module& module, std::uint32_t file, std::uint32
   while (result.begin > 0 && is_word_character(text[result.begin - 1])) --result.begin;
   std::vector<ast::Comment> comments;
   Diagnostics ignored;
-  const std::vector<Token> tokens = syntax::lex(module.sources(), file, comments, ignored);
+  const Span whole{file, 0, static_cast<std::uint32_t>(text.size())};
+  const std::vector<Token> tokens = syntax::lex(module.sources(), whole, comments, ignored);
   if (in_comment(text, comments, offset)) return result;
   for (const Token& token : tokens)
     if (token.kind == Tok::string && token.begin < offset && offset < token.end) return result;

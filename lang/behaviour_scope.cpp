@@ -48,7 +48,7 @@ const std::set<std::string, std::less<>>& model_parameters(Module::Impl& module)
       for (const ast::Entry& entry : declaration->entries)
         if (entry.kind == ast::EntryKind::param) module.model_parameters.insert(entry.name.text);
   };
-  add(prelude().tables[static_cast<std::size_t>(Kind::model)]);
+  add(prelude().all(Kind::model));
   add(module.user[static_cast<std::size_t>(Kind::model)]);
   return module.model_parameters;
 }

@@ -16,8 +16,8 @@ class ModelNames {
  public:
   explicit ModelNames(const Module::Impl& module) {
     for (const Kind kind : {Kind::block, Kind::model})
-      for (const DeclarationTable* table : {&prelude().tables[static_cast<std::size_t>(kind)],
-                                            &module.user[static_cast<std::size_t>(kind)]})
+      for (const DeclarationTable* table :
+           {&prelude().all(kind), &module.user[static_cast<std::size_t>(kind)]})
         for (const auto& [name, declaration] : *table) add(*declaration);
 #define X(kind) names_.emplace_back(#kind);
     PLIMSOLL_OP_KINDS(X)

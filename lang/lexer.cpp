@@ -19,12 +19,16 @@ bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 class Lexer {
  public:
-  Lexer(std::uint32_t file, std::string_view text, std::vector<ast::Comment>& comments,
+  Lexer(Span part, std::string_view text, std::vector<ast::Comment>& comments,
         Diagnostics& diagnostics)
-      : file_(file), text_(text), comments_(comments), diagnostics_(diagnostics) {}
+      : file_(part.file),
+        text_(text.substr(0, part.end)),
+        comments_(comments),
+        diagnostics_(diagnostics),
+        at_(part.begin) {}
 
   std::vector<Token> run() {
-    tokens_.reserve(text_.size() / 4 + 2);
+    tokens_.reserve((text_.size() - at_) / 4 + 2);
     check_encoding();
     while (skip_blanks()) next_token();
     add(Kind::end, at_);
@@ -58,7 +62,7 @@ class Lexer {
   /// The first byte that is no UTF-8 and the first NUL are errors wherever they stand.
   void check_encoding() {
     bool nul_seen = false;
-    for (std::size_t i = 0; i < text_.size();) {
+    for (std::size_t i = at_; i < text_.size();) {
       if (const auto byte = static_cast<unsigned char>(text_[i]); byte - 1u < 0x7Fu) {
         ++i;
         continue;
@@ -327,9 +331,8 @@ class Lexer {
         WordRow{"//", Kind::double_slash, Soft::none},
         WordRow{"..", Kind::dots, Soft::none},
     };
-    const std::string_view two = text_.substr(at_, 2);
     for (const WordRow& row : rows) {
-      if (row.text != two) continue;
+      if (row.text[0] != peek() || row.text[1] != peek(1)) continue;
       at_ += 2;
       add(row.kind, at_ - 2);
       return true;
@@ -388,16 +391,16 @@ class Lexer {
   std::vector<ast::Comment>& comments_;
   Diagnostics& diagnostics_;
   std::vector<Token> tokens_;
-  std::size_t at_ = 0;
+  std::size_t at_;
   bool starts_line_ = true;
   bool after_junk_ = false;
 };
 
 }  // namespace
 
-std::vector<Token> lex(const Sources& sources, std::uint32_t file,
-                       std::vector<ast::Comment>& comments, Diagnostics& diagnostics) {
-  return Lexer(file, sources[file].text(), comments, diagnostics).run();
+std::vector<Token> lex(const Sources& sources, Span part, std::vector<ast::Comment>& comments,
+                       Diagnostics& diagnostics) {
+  return Lexer(part, sources[part.file].text(), comments, diagnostics).run();
 }
 
 }  // namespace plimsoll::syntax

@@ -69,10 +69,9 @@ struct Token {
   std::uint32_t unit_begin = 0;  ///< of a number: where its unit begins; `end` where it has none
 };
 
-/// All tokens of a file, closed by Kind::end, and its comments. Never fails: what is no token is
-/// reported and left out.
-std::vector<Token> lex(const Sources&, std::uint32_t file, std::vector<ast::Comment>&,
-                       Diagnostics&);
+/// All tokens of a part of a file, closed by Kind::end, and its comments. Never fails: what is no
+/// token is reported and left out.
+std::vector<Token> lex(const Sources&, Span part, std::vector<ast::Comment>&, Diagnostics&);
 
 /// At most \a bytes bytes of \a text, cut between characters.
 std::string_view cut_text(std::string_view text, std::size_t bytes);

@@ -6,7 +6,6 @@
 
 #include "lang/module_impl.hpp"
 #include "lang/parse.hpp"
-#include "lang/prelude.hpp"
 
 namespace plimsoll {
 
@@ -106,12 +105,11 @@ class Loading {
       return;
     }
     module_.order.emplace_back(*kind, &declaration);
-    const DeclarationTable& theirs = prelude().tables[index(*kind)];
-    if (const auto shadowed = theirs.find(name); shadowed != theirs.end()) {
+    if (const ast::Declaration* shadowed = prelude().find(*kind, name)) {
       diags_
           .note(declaration.name.span,
                 fmt::format("{} '{}' hides the prelude's in this file", noun(*kind), name))
-          .label(shadowed->second->name.span, "the prelude's")
+          .label(shadowed->name.span, "the prelude's")
           .with_help("what the prelude declares itself still uses its own");
     }
   }
@@ -145,35 +143,8 @@ std::optional<Kind> find_kind(std::string_view word) {
   return std::nullopt;
 }
 
-const Prelude& prelude() {
-  static const std::unique_ptr<Prelude> kPrelude = [] {
-    auto made = std::make_unique<Prelude>();
-    for (unsigned i = 0; i < lang::kPreludeFileCount; ++i) {
-      const lang::PreludeFile& file = lang::kPreludeFiles[i];
-      const std::uint32_t number = made->sources.add(file.name, file.text, true);
-      made->files.push_back(parse(made->sources, number, made->diags));
-    }
-    for (const ast::File& file : made->files)
-      for (const ast::Declaration& declaration : file.declarations) {
-        const std::optional<Kind> kind = find_kind(declaration.kind.text);
-        if (!kind) {
-          made->diags.error(declaration.kind.span, "unknown kind of declaration");
-          continue;
-        }
-        if (!made->tables[index(*kind)].emplace(declaration.name.text, &declaration).second)
-          made->diags.error(declaration.name.span, fmt::format("{} '{}' is declared twice",
-                                                               noun(*kind), declaration.name.text));
-      }
-    return made;
-  }();
-  return *kPrelude;
-}
-
 void load_files(Module::Impl& module, std::string name, std::string text, const Loader& load,
                 Diagnostics& diags) {
-  if (prelude().diags.has_errors())
-    throw InternalError("the prelude has errors:\n" +
-                        prelude().diags.render(prelude().sources, false));
   const std::size_t errors = diags.error_count();
   Loading(module, load, diags).file(name, std::move(text));
   std::sort(module.order.begin(), module.order.end(), [](const auto& a, const auto& b) {

@@ -177,8 +177,8 @@ const BlockTable& block_table(Module::Impl& module, bool of_prelude, Diagnostics
   if (made) return table;
   made = true;
   if (!of_prelude) table = block_table(module, true, diags);
-  const auto& declarations = of_prelude ? prelude().tables[static_cast<std::size_t>(Kind::block)]
-                                        : module.user[static_cast<std::size_t>(Kind::block)];
+  const auto& declarations =
+      of_prelude ? prelude().all(Kind::block) : module.user[static_cast<std::size_t>(Kind::block)];
   for (const auto& [name, declaration] : declarations) {
     const Merged* merged = merge(module, Kind::block, *declaration, diags);
     if (merged == nullptr) continue;

@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -44,13 +46,28 @@ inline constexpr std::size_t kMaxTemplateDepth = 64;
 using DeclarationTable = std::map<std::string, const ast::Declaration*, std::less<>>;
 using Declarations = std::array<DeclarationTable, kKindCount>;
 
-/// The prelude's syntax trees, parsed once a process. Every compilation adds the same files first,
-/// so that their spans hold in each.
-struct Prelude {
-  Sources sources;
-  Diagnostics diags;
-  std::vector<ast::File> files;
-  Declarations tables;
+/// The prelude. A declaration is parsed when it is first asked for, once a process. Every
+/// compilation adds the same files first, so that their spans hold in each.
+class Prelude {
+ public:
+  /// Throws InternalError where it is not written as find_declarations() reads it.
+  Prelude();
+  /// nullptr: there is none of that name. Throws InternalError where it has errors.
+  const ast::Declaration* find(Kind, std::string_view name) const;
+  const DeclarationTable& all(Kind) const;
+  std::vector<std::string> names(Kind) const;
+  const Sources& sources() const { return sources_; }
+
+ private:
+  using Places = std::map<std::string, Span, std::less<>>;
+  void find_declarations(std::uint32_t file);
+  const ast::Declaration& parsed(Kind, const std::string& name, Span place) const;
+
+  Sources sources_;
+  std::array<Places, kKindCount> places_;
+  mutable std::mutex mutex_;  ///< of what follows
+  mutable Declarations parsed_;
+  mutable std::deque<ast::File> files_;
 };
 const Prelude& prelude();
 

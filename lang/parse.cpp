@@ -8,18 +8,26 @@
 namespace plimsoll {
 
 ast::File parse(const Sources& sources, std::uint32_t file, Diagnostics& diagnostics) {
-  ast::File result;
-  result.file = file;
   const std::string_view text = sources[file].text();
   if (text.size() > kMaxFileBytes) {
     diagnostics
         .error({file, 0, 1}, fmt::format("the file is larger than {} MiB", kMaxFileBytes >> 20))
         .with_help("split it: use \"other.plan\" brings a file in");
-    return result;
+    ast::File nothing;
+    nothing.file = file;
+    return nothing;
   }
+  return parse(sources, Span{file, 0, static_cast<std::uint32_t>(text.size())}, diagnostics);
+}
+
+ast::File parse(const Sources& sources, Span part, Diagnostics& diagnostics) {
+  ast::File result;
+  result.file = part.file;
   const std::vector<syntax::Token> tokens =
-      syntax::lex(sources, file, result.comments, diagnostics);
-  syntax::State state{sources, file, text, tokens.data(), &tokens.back(), diagnostics, result};
+      syntax::lex(sources, part, result.comments, diagnostics);
+  syntax::State state{sources,       part.file,      sources[part.file].text(),
+                      tokens.data(), &tokens.back(), diagnostics,
+                      result};
   try {
     syntax::parse_tokens(state);
   } catch (const syntax::GiveUp&) {

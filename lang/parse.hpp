@@ -18,5 +18,7 @@ inline constexpr int kMaxErrors = 10'000;  ///< after so many a file is given up
 /// understood is returned even then. The only door to the grammar (Boost.Spirit X3 stays behind
 /// it).
 ast::File parse(const Sources& sources, std::uint32_t file, Diagnostics&);
+/// The same of a part of a file: whole lines that hold whole declarations.
+ast::File parse(const Sources& sources, Span part, Diagnostics&);
 
 }  // namespace plimsoll

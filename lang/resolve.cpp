@@ -177,15 +177,13 @@ const ast::Declaration* Module::Impl::find(Kind kind, std::string_view name,
   const auto i = static_cast<std::size_t>(kind);
   if (!from_prelude)
     if (const auto at = user[i].find(name); at != user[i].end()) return at->second;
-  const DeclarationTable& theirs = prelude().tables[i];
-  const auto at = theirs.find(name);
-  return at != theirs.end() ? at->second : nullptr;
+  return prelude().find(kind, name);
 }
 
 std::vector<std::string> Module::Impl::names(Kind kind, bool from_prelude) const {
   const auto i = static_cast<std::size_t>(kind);
-  std::set<std::string> all;
-  for (const auto& [name, declaration] : prelude().tables[i]) all.insert(name);
+  const std::vector<std::string> theirs = prelude().names(kind);
+  std::set<std::string> all(theirs.begin(), theirs.end());
   if (!from_prelude)
     for (const auto& [name, declaration] : user[i]) all.insert(name);
   return {all.begin(), all.end()};

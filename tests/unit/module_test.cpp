@@ -9,6 +9,7 @@
 
 #include "lang/conditions.hpp"
 #include "lang/models.hpp"
+#include "lang/parse.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/seed.hpp"
 
@@ -326,19 +327,54 @@ train t { model = llama3_8b  cluster = mixed  seq = 4Ki  batch = 64
   CHECK(module.jobs()[0].adapt.base == "nf4");
 }
 
+TEST_CASE("a declaration of the prelude is parsed alone as it is in its file", "[module]") {
+  std::size_t declarations = 0, known = 0;
+  for (std::size_t kind = 0; kind < kKindCount; ++kind)
+    known += prelude().names(static_cast<Kind>(kind)).size();
+  for (std::uint32_t file = 0; file < prelude().sources().count(); ++file) {
+    Diagnostics diags;
+    const ast::File whole = parse(prelude().sources(), file, diags);
+    CHECK(diags.error_count() == 0);
+    for (const ast::Declaration& d : whole.declarations) {
+      INFO(d.kind.text << ' ' << d.name.text);
+      const ast::Declaration* alone = prelude().find(*find_kind(d.kind.text), d.name.text);
+      REQUIRE(alone != nullptr);
+      CHECK(alone->span == d.span);
+      CHECK(alone->doc == d.doc);
+      CHECK(alone->entries.size() == d.entries.size());
+      ++declarations;
+    }
+  }
+  CHECK(declarations == known);
+  CHECK(prelude().find(Kind::gpu, "h1000") == nullptr);
+}
+
+// A job trusts the prelude's: this is where they are checked.
+TEST_CASE("the prelude's frameworks and optimizers pass as a user's own", "[module]") {
+  for (std::uint32_t file = 0; file < prelude().sources().count(); ++file) {
+    Diagnostics diags;
+    const std::string text(prelude().sources()[file].text());
+    const Module module = compile("user.plan", text, diags);
+    INFO(diags.render(module.sources(), false));
+    CHECK(diags.error_count() == 0);
+  }
+  std::string framework(prelude().sources().text(prelude().find(Kind::framework, "plain")->span));
+  framework.insert(framework.rfind('}'), "  state weight : bf16 { where = nonsense }\n");
+  Diagnostics diags;
+  const Module module = compile("user.plan", framework, diags);
+  CHECK(diags.error_count() > 0);
+}
+
 TEST_CASE("everything in the prelude is right", "[module]") {
   Diagnostics diags;
   const Module module = accept(kPod);
   Module::Impl& impl = module.impl();
   std::size_t models = 0;
-  for (const auto& [name, d] : prelude().tables[static_cast<std::size_t>(Kind::gpu)])
-    resolve_gpu(impl, *d, diags);
-  for (const auto& [name, d] : prelude().tables[static_cast<std::size_t>(Kind::dtype)])
-    resolve_dtype(impl, *d, diags);
+  for (const auto& [name, d] : prelude().all(Kind::gpu)) resolve_gpu(impl, *d, diags);
+  for (const auto& [name, d] : prelude().all(Kind::dtype)) resolve_dtype(impl, *d, diags);
   for (const Kind kind : {Kind::framework, Kind::optimizer})
-    for (const auto& [name, d] : prelude().tables[static_cast<std::size_t>(kind)])
-      resolve_behaviour(impl, kind, *d, diags);
-  for (const auto& [name, d] : prelude().tables[static_cast<std::size_t>(Kind::model)]) {
+    for (const auto& [name, d] : prelude().all(kind)) resolve_behaviour(impl, kind, *d, diags);
+  for (const auto& [name, d] : prelude().all(Kind::model)) {
     const ModelSource* source = model_source(impl, *d, diags);
     if (source == nullptr || !missing_parameters(*source).empty()) continue;
     resolve_program(impl, *d, diags);
