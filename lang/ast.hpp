@@ -83,7 +83,7 @@ struct Expr {
   std::string text;         ///< number: the source text without its unit; string; name; callee
   std::string unit_text;
   std::vector<Argument> args;
-  std::optional<Closure> closure;
+  std::unique_ptr<Closure> closure;  ///< of a few calls
 
   const Expr& arg(std::size_t i) const { return *args[i].value; }
 };

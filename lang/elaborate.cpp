@@ -145,6 +145,28 @@ class ParameterScope final : public eval::Scope {
   mutable std::vector<Slot*> path_;
 };
 
+struct Sizes {
+  std::size_t ops, values, weights;
+};
+
+Sizes sizes_of(const Program& p) { return {p.ops.size(), p.values.size(), p.weights.size()}; }
+
+template <class T>
+void make_room(std::vector<T>& list, std::size_t before, std::int64_t turns) {
+  const std::size_t made = list.size() - before;
+  const std::size_t wanted =
+      std::min(list.size() + made * static_cast<std::size_t>(turns), kMaxOps);
+  // Repeats within repeats do not move a list at each of their turns.
+  if (wanted > list.capacity()) list.reserve(std::max(wanted, 2 * list.capacity()));
+}
+
+/// A repeat's turns are alike, mostly: room for \a turns more of what one made.
+void make_room(Program& p, const Sizes& before, std::int64_t turns) {
+  make_room(p.ops, before.ops, turns);
+  make_room(p.values, before.values, turns);
+  make_room(p.weights, before.weights, turns);
+}
+
 }  // namespace
 
 std::nullopt_t Elaborator::fail(Span where, std::string message, std::string help) {
@@ -273,14 +295,15 @@ void Elaborator::repeat(const ast::Entry& entry, eval::Scope& root, eval::Scope&
            fmt::format("the repeats of this model take more than {} turns", grouped(kMaxTurns)));
       return;
     }
-    const auto first = static_cast<OpId>(draft_.program.ops.size());
+    const Sizes before = sizes_of(draft_.program);
     const std::size_t layers_before = draft_.layers.size();
     eval::Scope turn(&scope);
     if (!entry.name.text.empty())
       turn.set(entry.name.text, {eval::Number{pool_.constant(i), kCount}, entry.name.span});
     for (const ast::Entry& inner : entry.body) statement(inner, root, turn, nullptr);
     if (diags_.error_count() > errors_before) return;  // other turns would only say it again
-    if (experts_ == kNone) close_turn(first, layers_before);
+    if (experts_ == kNone) close_turn(static_cast<OpId>(before.ops), layers_before);
+    if (i == 0) make_room(draft_.program, before, *n - 1);
   }
 }
 

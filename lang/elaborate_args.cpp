@@ -172,7 +172,7 @@ std::optional<eval::Value> Elaborator::call_op(const OpSpec& spec, const ast::Ex
                                                const eval::Scope& scope) {
   if (experts_ != kNone && !spec.in_experts)
     return fail(call.op_span, fmt::format("{} cannot stand in the body of experts", spec.name));
-  if (call.closure.has_value() != spec.body)
+  if ((call.closure != nullptr) != spec.body)
     return fail(spec.body ? call.span : call.closure->span,
                 fmt::format("{} takes {}", spec.name, spec.body ? "a body" : "no body"),
                 signature(spec));

@@ -127,7 +127,7 @@ constexpr auto add_argument = [](auto& context) {
 };
 constexpr auto set_closure = [](auto& context) {
   ast::Expr& call = node(context);
-  call.closure = std::move(x3::_attr(context));
+  call.closure = std::make_unique<ast::Closure>(std::move(x3::_attr(context)));
   call.depth = std::max(call.depth, static_cast<std::uint16_t>(call.closure->body->depth + 1));
   call.span.end = call.closure->span.end;
   x3::_val(context).outer = call.span;
