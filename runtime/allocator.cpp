@@ -78,6 +78,61 @@ std::int64_t Allocator::segment_size(std::int64_t rounded) const {
   return round_up(rounded, options_.round_large);
 }
 
+// --- blocks of a segment
+
+BlockId Allocator::new_block(const Block& b) {
+  BlockId id = static_cast<BlockId>(blocks_.size());
+  if (vacant_.empty()) {
+    blocks_.push_back(b);
+  } else {
+    id = vacant_.back();
+    vacant_.pop_back();
+    blocks_[id] = b;
+  }
+  blocks_[id].alive = true;
+  return id;
+}
+
+void Allocator::count_split(const Block& b, int sign) {
+  if (!b.expandable && is_split(b)) stats_.inactive_split.add(sign * b.bytes);
+}
+
+void Allocator::insert_free(BlockId id) {
+  Block& b = at(id);
+  b.cached = true;
+  b.shelf = cache_of(b).free.insert({b.bytes, b.address, id});
+  count_split(b, 1);
+}
+
+/// Before anything of the block or its links changes.
+void Allocator::erase_free(BlockId id) {
+  Block& b = at(id);
+  b.cached = false;
+  cache_of(b).free.erase(b.shelf, b.address);
+  count_split(b, -1);
+}
+
+/// \a neighbour, next to \a into and in no list, becomes part of it.
+void Allocator::absorb(BlockId into, BlockId neighbour) {
+  Block& a = at(into);
+  Block& b = at(neighbour);
+  PLIMSOLL_ASSERT(a.mapped == b.mapped && a.segment == b.segment);
+  if (a.previous == neighbour) {
+    a.address = b.address;
+    a.previous = b.previous;
+    if (a.previous != kNoBlock) at(a.previous).next = into;
+  } else {
+    PLIMSOLL_ASSERT(a.next == neighbour);
+    a.next = b.next;
+    if (a.next != kNoBlock) at(a.next).previous = into;
+  }
+  a.bytes += b.bytes;
+  b.alive = false;
+  vacant_.push_back(neighbour);
+}
+
+// --- handing out and taking back
+
 std::optional<BlockId> Allocator::allocate(std::int64_t bytes, StreamId stream) {
   PLIMSOLL_ASSERT(bytes > 0);
   if (bytes > kLargestRequest) {
@@ -86,9 +141,9 @@ std::optional<BlockId> Allocator::allocate(std::int64_t bytes, StreamId stream) 
   }
   const std::int64_t size = rounded(bytes);
   const std::uint32_t from = cache(stream, size <= options_.small_size);  // D2
-  if (const auto found = find_free(size, caches_[from].free)) {
-    erase_free(found->id);
-    return hand_out(found->id, bytes, size);
+  if (const BlockId found = find_free(size, caches_[from].free).id; found != kNoBlock) {
+    erase_free(found);
+    return hand_out(found, bytes, size);
   }
   BlockId made = make(size, from);
   if (made == kNoBlock && release_oversized(size, from)) made = make(size, from);  // D7a
@@ -109,10 +164,13 @@ std::optional<BlockId> Allocator::allocate(std::int64_t bytes, StreamId stream) 
 }
 
 std::uint32_t Allocator::cache(StreamId stream, bool small) {
-  for (std::uint32_t i = 0; i < caches_.size(); ++i)
-    if (caches_[i].stream == stream && caches_[i].small == small) return i;
+  std::uint32_t i = 0;
+  for (const Cache& c : caches_) {
+    if (c.stream == stream && c.small == small) return i;
+    ++i;
+  }
   caches_.push_back({stream, small, {}, {}});
-  return static_cast<std::uint32_t>(caches_.size() - 1);
+  return i;
 }
 
 /// What a free block could become: with the unmapped tail behind it, where it has one (D4).
@@ -122,19 +180,18 @@ std::int64_t Allocator::reach(const Block& b) const {
 }
 
 /// The best fit, D4.
-std::optional<FreeList::Entry> Allocator::find_free(std::int64_t size, const FreeList& free) const {
-  std::optional<FreeList::Entry> found = free.best(size);
-  if (!found) return std::nullopt;
+FreeList::Entry Allocator::find_free(std::int64_t size, const FreeList& free) const {
+  FreeList::Entry found = free.best(size);
+  if (found.id == kNoBlock) return {};
   if (options_.expandable_segments) {
     // Only downhill: the walk ends at the first block that reaches as far as the one in hand.
-    for (auto next = free.after(*found); next && reach(at(next->id)) < reach(at(found->id));
-         next = free.after(*found))
+    for (FreeList::Entry next = free.after(found);
+         next.id != kNoBlock && reach(at(next.id)) < reach(at(found.id)); next = free.after(found))
       found = next;
   }
-  if (size < options_.max_split_size && found->bytes >= options_.max_split_size)
-    return std::nullopt;
-  if (size >= options_.max_split_size && found->bytes >= size + options_.max_non_split_rounding)
-    return std::nullopt;
+  if (size < options_.max_split_size && found.bytes >= options_.max_split_size) return {};
+  if (size >= options_.max_split_size && found.bytes >= size + options_.max_non_split_rounding)
+    return {};
   return found;
 }
 

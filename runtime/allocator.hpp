@@ -109,13 +109,15 @@ class Allocator {
   void check() const;
 
  private:
-  /// A stretch of a segment: a doubly linked list a segment, in order of address.
-  struct Block {
+  /// A stretch of a segment: a doubly linked list a segment, in order of address. One line of a
+  /// processor's cache: a replay does little else than look at blocks.
+  struct alignas(64) Block {
     Address address = 0;
     std::int64_t bytes = 0, requested = 0;
     std::int64_t segment = 0;
     BlockId previous = kNoBlock, next = kNoBlock;
-    std::uint32_t cache = 0;  ///< number of the Cache that it goes to when it is free
+    std::uint32_t cache = 0;      ///< number of the Cache that it goes to when it is free
+    FreeList::ShelfId shelf = 0;  ///< while it is cached: where in its cache's list
     bool mapped = true, expandable = false;
     bool used = false;
     bool cached = false;  ///< in its cache's list of free blocks
@@ -150,7 +152,7 @@ class Allocator {
   std::int64_t page(bool small) const;
   std::int64_t segment_size(std::int64_t rounded) const;
 
-  std::optional<FreeList::Entry> find_free(std::int64_t rounded, const FreeList&) const;
+  FreeList::Entry find_free(std::int64_t rounded, const FreeList&) const;
   std::int64_t reach(const Block&) const;
   BlockId make(std::int64_t rounded, std::uint32_t cache);
   BlockId make_segment(std::int64_t rounded, std::uint32_t cache);

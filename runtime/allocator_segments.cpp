@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Plimsoll Authors
 
-// The allocator's books: blocks of a segment, expandable segments (D10), giving memory back (D7).
+// Expandable segments (D10), giving memory back (D7), and the books as others see them.
 
 #include <algorithm>
 #include <map>
@@ -16,57 +16,6 @@ namespace {
 std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 }  // namespace
-
-BlockId Allocator::new_block(const Block& b) {
-  BlockId id = static_cast<BlockId>(blocks_.size());
-  if (vacant_.empty()) {
-    blocks_.push_back(b);
-  } else {
-    id = vacant_.back();
-    vacant_.pop_back();
-    blocks_[id] = b;
-  }
-  blocks_[id].alive = true;
-  return id;
-}
-
-void Allocator::count_split(const Block& b, int sign) {
-  if (!b.expandable && is_split(b)) stats_.inactive_split.add(sign * b.bytes);
-}
-
-void Allocator::insert_free(BlockId id) {
-  Block& b = at(id);
-  b.cached = true;
-  cache_of(b).free.insert({b.bytes, b.address, id});
-  count_split(b, 1);
-}
-
-/// Before anything of the block or its links changes.
-void Allocator::erase_free(BlockId id) {
-  Block& b = at(id);
-  b.cached = false;
-  cache_of(b).free.erase({b.bytes, b.address, id});
-  count_split(b, -1);
-}
-
-/// \a neighbour, next to \a into and in no list, becomes part of it.
-void Allocator::absorb(BlockId into, BlockId neighbour) {
-  Block& a = at(into);
-  Block& b = at(neighbour);
-  PLIMSOLL_ASSERT(a.mapped == b.mapped && a.segment == b.segment);
-  if (a.previous == neighbour) {
-    a.address = b.address;
-    a.previous = b.previous;
-    if (a.previous != kNoBlock) at(a.previous).next = into;
-  } else {
-    PLIMSOLL_ASSERT(a.next == neighbour);
-    a.next = b.next;
-    if (a.next != kNoBlock) at(a.next).previous = into;
-  }
-  a.bytes += b.bytes;
-  b.alive = false;
-  vacant_.push_back(neighbour);
-}
 
 /// Maps pages until some stretch of an expandable segment is long enough.
 BlockId Allocator::grow(std::int64_t size, std::uint32_t cache) {
@@ -219,9 +168,9 @@ bool Allocator::release_oversized(std::int64_t size, std::uint32_t cache) {
   if (options_.max_split_size == AllocatorOptions::kNever) return false;
   const FreeList& free = caches_[cache].free;
   const std::int64_t wanted = std::max(size, options_.max_split_size);
-  if (const auto above = free.best(wanted)) {
-    if (at(above->id).expandable || is_split(at(above->id))) return false;
-    release_segment(above->id);
+  if (const BlockId above = free.best(wanted).id; above != kNoBlock) {
+    if (at(above).expandable || is_split(at(above))) return false;
+    release_segment(above);
     return true;
   }
   std::vector<FreeList::Entry> oversized = free.from(options_.max_split_size);

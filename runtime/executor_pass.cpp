@@ -32,12 +32,8 @@ bool is_row(const TensorInfo& info) {
 }  // namespace
 
 TensorInfo Executor::tensor_info(const PlannedSegment& s, std::uint32_t t) const {
-  const TraceTensor& tensor = s.trace->tensors[t];
-  TensorInfo info = row_info(TensorInfo::trace, tensor.item, (*s.bytes)[t]);
-  info.tensor = &tensor;
-  info.value = s.values[t];
-  info.op = tensor.op == kNone ? kNone : s.op(tensor.op);
-  info.segment = s.segment;
+  TensorInfo info = s.tensors[t];
+  info.micro_batch = at_.micro_batch;
   return info;
 }
 
@@ -105,7 +101,7 @@ void Executor::begin_pass(const PlannedChunk& chunk, std::size_t index, MicroBat
   const std::vector<TraceEvent>& list = events(s);
   for (std::size_t e = 0; e < s.begin[backward()]; ++e) {
     const std::uint32_t t = list[e].index;
-    if ((*s.bytes)[t] == 0) continue;
+    if (s.tensors[t].bytes == 0) continue;
     const TensorInfo info = tensor_info(s, t);
     if (!is_handed_on(info) || !take_over(frame.tensors[t], info)) wanted.push_back(t);
   }
@@ -159,7 +155,7 @@ void Executor::play(const PlannedSegment& s, SegmentFrame& frame) {
     }
     TensorId& tensor = frame.tensors[event.index];
     if (event.kind == TraceEvent::alloc) {
-      if ((*s.bytes)[event.index] == 0) continue;
+      if (s.tensors[event.index].bytes == 0) continue;
       tensor = device_.allocate(tensor_info(s, event.index));
       if (event.host && computes_) device_.fetch(frame.on_host.at(event.index), tensor);
       if (s.trace->tensors[event.index].role == TensorRole::gradient)

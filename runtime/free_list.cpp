@@ -3,13 +3,15 @@
 
 #include "runtime/free_list.hpp"
 
-#include <algorithm>
+#include <bit>
 
 #include "lang/diagnostics.hpp"
 
 namespace plimsoll::runtime {
 
 namespace {
+
+constexpr std::size_t kWord = 64;  ///< bits
 
 /// How many of the first elements \a is_before, which holds for none behind them: a binary search
 /// without jumps that depend on what it finds.
@@ -26,71 +28,151 @@ std::size_t count_before(const std::vector<T>& sorted, IsBefore is_before) {
 }
 
 /// How many blocks of a shelf lie at higher addresses.
-template <class Shelf>
-std::size_t blocks_above(Address address, const Shelf& shelf) {
-  return count_before(shelf, [&](const auto& b) { return b.address > address; });
+template <class Block>
+std::size_t blocks_above(Address address, const std::vector<Block>& blocks) {
+  if (blocks.empty() || address < blocks.back().address) return blocks.size();
+  return count_before(blocks, [&](const Block& b) { return b.address > address; });
 }
 
 std::ptrdiff_t at(std::size_t place) { return static_cast<std::ptrdiff_t>(place); }
 
+/// The slot of a size among \a slots of them, a power of two.
+std::size_t slot(std::int64_t bytes, std::size_t slots) {
+  const std::uint64_t spread = static_cast<std::uint64_t>(bytes) * 0x9E3779B97F4A7C15;
+  return static_cast<std::size_t>(spread >> 32) & (slots - 1);
+}
+
 }  // namespace
+
+FreeList::ShelfId FreeList::shelf_of(std::int64_t bytes) const {
+  if (slots_.empty()) return kNoShelf;
+  for (std::size_t i = slot(bytes, slots_.size());; i = (i + 1) & (slots_.size() - 1)) {
+    const ShelfId id = slots_[i];
+    if (id == kNoShelf || shelves_[id].bytes == bytes) return id;
+  }
+}
 
 std::size_t FreeList::place(std::int64_t bytes) const {
   return count_before(sizes_, [&](std::int64_t size) { return size < bytes; });
 }
 
-std::optional<FreeList::Entry> FreeList::best(std::int64_t bytes) const {
-  const std::size_t i = place(bytes);
-  if (i == sizes_.size()) return std::nullopt;
-  const Block& b = shelves_[shelf_[i]].back();
-  return Entry{sizes_[i], b.address, b.id};
+/// The first shelf from a place on that holds blocks.
+FreeList::ShelfId FreeList::next_filled(std::size_t place) const {
+  std::size_t word = place / kWord;
+  std::uint64_t above = ~std::uint64_t{0} << place % kWord;
+  for (; word < filled_.size(); ++word, above = ~std::uint64_t{0})
+    if (const std::uint64_t bits = filled_[word] & above; bits != 0)
+      return order_[word * kWord + static_cast<std::size_t>(std::countr_zero(bits))];
+  return kNoShelf;
 }
 
-std::optional<FreeList::Entry> FreeList::after(const Entry& e) const {
-  const std::size_t i = place(e.bytes);
-  const std::vector<Block>& shelf = shelves_[shelf_[i]];
-  const std::size_t above = blocks_above(e.address, shelf);
+FreeList::Entry FreeList::best(std::int64_t bytes) const {
+  ShelfId id = shelf_of(bytes);
+  if (id == kNoShelf || shelves_[id].blocks.empty()) id = next_filled(place(bytes));
+  if (id == kNoShelf) return {};
+  const Block& b = shelves_[id].blocks.back();
+  return {shelves_[id].bytes, b.address, b.id};
+}
+
+FreeList::Entry FreeList::after(const Entry& e) const {
+  const std::vector<Block>& blocks = shelves_[shelf_of(e.bytes)].blocks;
+  const std::size_t above = blocks_above(e.address, blocks);
   if (above == 0) return best(e.bytes + 1);
-  return Entry{e.bytes, shelf[above - 1].address, shelf[above - 1].id};
+  return {e.bytes, blocks[above - 1].address, blocks[above - 1].id};
 }
 
 std::vector<FreeList::Entry> FreeList::from(std::int64_t bytes) const {
   std::vector<Entry> found;
   for (std::size_t i = place(bytes); i < sizes_.size(); ++i) {
-    const std::vector<Block>& shelf = shelves_[shelf_[i]];
-    for (auto b = shelf.rbegin(); b != shelf.rend(); ++b)
+    const std::vector<Block>& blocks = shelves_[order_[i]].blocks;
+    for (auto b = blocks.rbegin(); b != blocks.rend(); ++b)
       found.push_back({sizes_[i], b->address, b->id});
   }
   return found;
 }
 
-void FreeList::insert(const Entry& e) {
-  const std::size_t i = place(e.bytes);
-  if (i == sizes_.size() || sizes_[i] != e.bytes) {
-    if (bare_.empty()) {
-      bare_.push_back(static_cast<std::uint32_t>(shelves_.size()));
-      shelves_.emplace_back();
-    }
-    sizes_.insert(sizes_.begin() + at(i), e.bytes);
-    shelf_.insert(shelf_.begin() + at(i), bare_.back());
-    bare_.pop_back();
-  }
-  std::vector<Block>& shelf = shelves_[shelf_[i]];
-  const std::size_t above = blocks_above(e.address, shelf);
-  shelf.insert(shelf.begin() + at(above), {e.address, e.id});
+FreeList::ShelfId FreeList::insert(const Entry& e) {
+  ShelfId id = shelf_of(e.bytes);
+  if (id == kNoShelf) id = add_shelf(e.bytes);
+  Shelf& shelf = shelves_[id];
+  shelf.blocks.insert(shelf.blocks.begin() + at(blocks_above(e.address, shelf.blocks)),
+                      {e.address, e.id});
+  mark(shelf);
+  return id;
 }
 
-void FreeList::erase(const Entry& e) {
-  const std::size_t i = place(e.bytes);
-  PLIMSOLL_ASSERT(i < sizes_.size() && sizes_[i] == e.bytes);
-  std::vector<Block>& shelf = shelves_[shelf_[i]];
-  const std::size_t above = blocks_above(e.address, shelf);
-  PLIMSOLL_ASSERT(above < shelf.size() && shelf[above].id == e.id);
-  shelf.erase(shelf.begin() + at(above));
-  if (!shelf.empty()) return;
-  bare_.push_back(shelf_[i]);
-  sizes_.erase(sizes_.begin() + at(i));
-  shelf_.erase(shelf_.begin() + at(i));
+void FreeList::erase(ShelfId id, Address address) {
+  Shelf& shelf = shelves_[id];
+  // The best fit is the last one.
+  std::size_t i = shelf.blocks.size() - 1;
+  if (shelf.blocks[i].address != address) i = blocks_above(address, shelf.blocks);
+  PLIMSOLL_ASSERT(i < shelf.blocks.size() && shelf.blocks[i].address == address);
+  shelf.blocks.erase(shelf.blocks.begin() + at(i));
+  if (shelf.blocks.empty()) mark(shelf);
+}
+
+/// Notes whether it holds blocks.
+void FreeList::mark(const Shelf& shelf) {
+  std::uint64_t& word = filled_[shelf.place / kWord];
+  const std::uint64_t bit = std::uint64_t{1} << shelf.place % kWord;
+  word = shelf.blocks.empty() ? word & ~bit : word | bit;
+}
+
+FreeList::ShelfId FreeList::add_shelf(std::int64_t bytes) {
+  if (2 * (sizes_.size() + 1) > slots_.size()) drop_bare();
+  if (spare_.empty()) {
+    spare_.push_back(static_cast<ShelfId>(shelves_.size()));
+    shelves_.emplace_back();
+  }
+  const ShelfId id = spare_.back();
+  spare_.pop_back();
+  shelves_[id].bytes = bytes;
+  enter(id);
+  const std::size_t i = place(bytes);
+  sizes_.insert(sizes_.begin() + at(i), bytes);
+  order_.insert(order_.begin() + at(i), id);
+  number(i);
+  // Those behind it move up by a bit.
+  filled_.resize(sizes_.size() / kWord + 1);
+  std::size_t word = filled_.size() - 1;
+  for (; word > i / kWord; --word) filled_[word] = filled_[word] << 1 | filled_[word - 1] >> 63;
+  const std::uint64_t below = (std::uint64_t{1} << i % kWord) - 1;
+  filled_[word] = (filled_[word] & below) | (filled_[word] & ~below) << 1;
+  return id;
+}
+
+/// Forgets the sizes without blocks, and makes room for more than twice those that are left.
+void FreeList::drop_bare() {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    if (shelves_[order_[i]].blocks.empty()) {
+      spare_.push_back(order_[i]);
+      continue;
+    }
+    sizes_[kept] = sizes_[i];
+    order_[kept++] = order_[i];
+  }
+  sizes_.resize(kept);
+  order_.resize(kept);
+  slots_.assign(std::bit_ceil(4 * kept + 256), kNoShelf);
+  filled_.assign(kept / kWord + 1, 0);
+  number(0);
+  for (const ShelfId id : order_) {
+    enter(id);
+    mark(shelves_[id]);
+  }
+}
+
+/// Puts a shelf where shelf_of() looks for it.
+void FreeList::enter(ShelfId id) {
+  std::size_t i = slot(shelves_[id].bytes, slots_.size());
+  while (slots_[i] != kNoShelf) i = (i + 1) & (slots_.size() - 1);
+  slots_[i] = id;
+}
+
+/// Tells the shelves from a place on where they are.
+void FreeList::number(std::size_t from) {
+  for (std::size_t i = from; i < order_.size(); ++i) shelves_[order_[i]].place = i;
 }
 
 }  // namespace plimsoll::runtime

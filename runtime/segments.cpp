@@ -134,25 +134,23 @@ class Replayed final : public Segments {
   static std::optional<std::int64_t> replayed(std::int64_t limit, const Problem& p, const Layout& l,
                                               std::int64_t stage) {
     const AllocatorOptions options = allocator_options(p);
-    StagePlan first(p, l, rank_in_stage(l, 0, stage));
-    first.first_slots = played(l, stage, kFirstFew);
-    first.slots = played(l, stage, kFew);
-    const std::optional<std::int64_t> most = reserved_within(limit, first, options);
+    StagePlan plan(p, l, rank_in_stage(l, 0, stage));
+    plan.first_slots = played(l, stage, kFirstFew);
+    plan.slots = played(l, stage, kFew);
+    const std::optional<std::int64_t> most = reserved_within(limit, plan, options);
     const std::int64_t last_rank = rank_in_stage(l, l.tp * l.cp * l.dp - 1, stage);
-    if (!most || last_rank == first.place.rank) return most;
-    StagePlan last(p, l, last_rank);
-    if (same_pieces(first, last)) return most;
-    last.first_slots = first.first_slots;
-    last.slots = first.slots;
-    const std::optional<std::int64_t> other = reserved_within(limit, last, options);
+    if (!most || last_rank == plan.place.rank) return most;
+    const std::vector<PlannedState> states = plan.states;
+    plan.set_rank(last_rank);
+    if (same_pieces(states, plan.states)) return most;
+    const std::optional<std::int64_t> other = reserved_within(limit, plan, options);
     return other ? std::max(most, other) : std::nullopt;
   }
 
-  static bool same_pieces(const StagePlan& a, const StagePlan& b) {
-    if (a.states.size() != b.states.size()) return false;
-    for (std::size_t i = 0; i < a.states.size(); ++i)
-      if (a.states[i].pieces != b.states[i].pieces) return false;
-    return true;
+  static bool same_pieces(const std::vector<PlannedState>& a, const std::vector<PlannedState>& b) {
+    return std::equal(
+        a.begin(), a.end(), b.begin(), b.end(),
+        [](const PlannedState& x, const PlannedState& y) { return x.pieces == y.pieces; });
   }
 
   std::mutex mutex_;

@@ -96,15 +96,26 @@ PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment) {
   s.trace_index = run.trace;
   s.mode = run.mode;
   s.trace = &inventory.traces[run.mode][run.trace];
-  s.bytes = &model.tensors(run.mode, run.trace);
   s.class_op = of_class.first_op;
   s.first_op = own.first_op;
   const std::map<ValueId, ValueId> values =
       own_values(program, inventory.flow.storage, of_class, own);
-  for (const TraceTensor& t : s.trace->tensors) {
+  const std::vector<std::int64_t>& bytes = model.tensors(run.mode, run.trace);
+  for (std::size_t i = 0; i < s.trace->tensors.size(); ++i) {
+    const TraceTensor& t = s.trace->tensors[i];
     const auto at = values.find(t.value);
     s.values.push_back(at == values.end() ? t.value : at->second);
     s.successors = s.successors || t.role == TensorRole::successor;
+    TensorInfo info;
+    info.bytes = bytes[i];
+    info.row = t.item;
+    info.stream = stream(t.item);
+    if (t.item != kNone) info.category = item(t.item).category;
+    info.tensor = &t;
+    info.value = s.values.back();
+    info.op = t.op == kNone ? kNone : s.op(t.op);
+    info.segment = segment;
+    s.tensors.push_back(info);
   }
   for (const bool backward : {false, true}) {
     const std::vector<TraceEvent>& events = backward ? s.trace->backward : s.trace->forward;
@@ -131,7 +142,15 @@ PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment) {
   return s;
 }
 
+void StagePlan::set_rank(std::int64_t rank) {
+  PLIMSOLL_ASSERT(place_of(layout, rank).stage == place.stage);
+  place = place_of(layout, rank);
+  plan_states();
+}
+
 void StagePlan::plan_states() {
+  states.clear();
+  grown_state.clear();
   for (const StaticBytes& st : cost.statics) {
     const Item& row = item(st.item);
     const bool beside =

@@ -10,7 +10,7 @@
 
 #include "planner/schedule.hpp"
 #include "planner/stage_cost.hpp"
-#include "runtime/allocator.hpp"
+#include "runtime/device.hpp"
 #include "runtime/ranks.hpp"
 
 /// Everything that a rank's steps need to know, in numbers: made once, read by the executor.
@@ -22,7 +22,7 @@ struct PlannedSegment {
   std::uint32_t trace_index = 0;
   RecomputeMode mode = 0;
   const SegmentTrace* trace = nullptr;
-  const std::vector<std::int64_t>* bytes = nullptr;  ///< by tensor of the trace
+  std::vector<TensorInfo> tensors;  ///< by tensor of the trace, whatever the micro-batch
   /// By tensor of the trace: its value in the program's own numbers.
   std::vector<ValueId> values;
   OpId class_op = 0, first_op = 0;  ///< first op of the trace's segment, and of this one
@@ -63,6 +63,8 @@ struct StagePlan {
   StagePlan(const Problem& problem, const Layout& layout, std::int64_t rank);
   StagePlan(const StagePlan&) = delete;
   StagePlan& operator=(const StagePlan&) = delete;
+  /// The plan becomes that of another rank of the stage.
+  void set_rank(std::int64_t rank);
 
   const Problem& problem;
   const Layout& layout;

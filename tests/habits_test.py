@@ -46,7 +46,7 @@ int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) { *
 
 # Seconds of steps: all ranks of a large job, one after the other.
 LONG_STEPS = """cluster pod { gpu = h100_sxm  nodes = 128  gpus_per_node = 8 }
-train run { model = llama3_405b  cluster = pod  seq = 8Ki  batch = 1024 }
+train run { model = llama3_405b  cluster = pod  seq = 8Ki  batch = 4096 }
 layout l { tp = 8  pp = 16  zero = 1  mbs = 1 }
 """
 
