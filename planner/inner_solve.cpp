@@ -55,8 +55,8 @@ class Programme {
 
   /// Is there a way that fits, whatever its time?
   bool feasible();
-  /// Where feasible() found one: the peak bytes of some way.
-  std::int64_t peak_of_some();
+  /// Where there is: the peak bytes of the one that was found.
+  std::int64_t peak_of_found();
   std::optional<InnerSolution> solve(const std::vector<std::int64_t>& usual);
 
  private:
@@ -71,6 +71,7 @@ class Programme {
   }
   /// False where the most layers that each stage can hold do not add up to the model.
   bool has_room();
+  bool fill(std::int64_t stage, std::int64_t offset);
   void collect_options();
   void add_options(std::int64_t stage, std::int64_t offset);
   void collect_labels();
@@ -81,6 +82,10 @@ class Programme {
   Inner& inner_;
   std::int64_t cutoff_, stages_, round_;
   Composition composition_;
+  /// By stage, where has_room() knows it: the most layers that it can hold.
+  std::vector<std::int64_t> most_;
+  std::vector<std::int64_t> found_;           ///< by stage: layers of a way that fits
+  std::vector<bool> dead_;                    ///< [at(stage, offset)]: no way leads on from there
   std::vector<std::vector<Option>> options_;  ///< [at(stage, offset)]
   std::vector<Before> before_;
   std::vector<std::vector<Label>> labels_;  ///< of the stages from `stage` on
@@ -91,15 +96,15 @@ bool Programme::has_room() {
   const auto offset = [&](std::int64_t i, std::int64_t count) {
     return i == 0 ? 0 : i + 1 == stages_ ? round_ - count : std::int64_t{1};
   };
-  std::vector<std::int64_t> most(static_cast<std::size_t>(stages_));
+  most_.assign(static_cast<std::size_t>(stages_), 0);
   std::int64_t room = 0;
   // What stages can hold of what stands, whatever is recomputed; those between are alike …
   const bool alike = !inner_.numbered_stages() && !inner_.unlike_memories();
   const auto collect = [&](const auto& most_of) {
     room = 0;
     for (std::int64_t i = 0; i < stages_; ++i) {
-      std::int64_t& n = most[static_cast<std::size_t>(i)];
-      n = alike && i > 1 && i + 1 < stages_ ? most[1] : most_of(i, n);
+      std::int64_t& n = most_[static_cast<std::size_t>(i)];
+      n = alike && i > 1 && i + 1 < stages_ ? most_[1] : most_of(i, n);
       room += n;
     }
     return room >= round_;
@@ -121,7 +126,7 @@ bool Programme::has_room() {
   // … then what fits with its activations, and in time with what it must recompute: those in front
   // first, since they keep the most micro-batches.
   for (std::int64_t i = 0; i < stages_; ++i)
-    for (std::int64_t n = most[static_cast<std::size_t>(i)]; n > 0; --n, --room) {
+    for (std::int64_t& n = most_[static_cast<std::size_t>(i)]; n > 0; --n, --room) {
       if (room < round_) return false;
       const StageChoice& choice = inner_.least(i, offset(i, n), n);
       if (choice.fits && in_time(choice.pace, choice.tail)) break;
@@ -189,25 +194,37 @@ void Programme::collect_labels() {
 
 bool Programme::feasible() {
   if (round_ < stages_ || inner_.too_much() || !has_room()) return false;
-  collect_options();
-  return before_[at(stages_, round_)].reached();
+  found_.assign(static_cast<std::size_t>(stages_), 0);
+  dead_.assign(static_cast<std::size_t>(stages_ * (round_ + 1)), false);
+  return fill(0, 0);
 }
 
-std::int64_t Programme::peak_of_some() {
-  std::int64_t most = 0, offset = round_;
-  for (std::int64_t i = stages_ - 1; i >= 0; --i)
-    for (std::int64_t o = i; o < offset; ++o) {
-      const auto& options = options_[at(i, o)];
-      const bool leads = before_[at(i, o)].reached() &&
-                         std::any_of(options.begin(), options.end(), [&](const Option& option) {
-                           return option.count == offset - o;
-                         });
-      if (!leads) continue;
-      most =
-          std::max(most, inner_.bytes(i, o, offset - o, inner_.least(i, o, offset - o).recomputed));
-      offset = o;
-      break;
-    }
+/// Deals the layers from an offset on, to each stage as many as it can hold, to fewer where that
+/// leads nowhere.
+bool Programme::fill(std::int64_t i, std::int64_t o) {
+  if (dead_[at(i, o)]) return false;
+  const bool is_last = i + 1 == stages_;
+  const std::int64_t left = round_ - o - (stages_ - i - 1);  // stages behind need a layer each
+  std::int64_t count =
+      most_.empty() ? most_with(left, [&](std::int64_t n) { return !inner_.hopeless(i, o, n); })
+                    : std::min(left, most_[static_cast<std::size_t>(i)]);
+  for (; count >= (is_last ? left : 1); --count) {
+    if (!inner_.least(i, o, count).fits) continue;
+    found_[static_cast<std::size_t>(i)] = count;
+    if (is_last || fill(i + 1, o + count)) return true;
+  }
+  dead_[at(i, o)] = true;
+  return false;
+}
+
+std::int64_t Programme::peak_of_found() {
+  std::int64_t most = 0, offset = 0;
+  for (std::int64_t i = 0; i < stages_; ++i) {
+    const std::int64_t count = found_[static_cast<std::size_t>(i)];
+    most =
+        std::max(most, inner_.bytes(i, offset, count, inner_.least(i, offset, count).recomputed));
+    offset += count;
+  }
   return most;
 }
 
@@ -315,17 +332,18 @@ std::optional<InnerSolution> solve_for_peak(Inner& inner, const Problem& problem
   const auto peak_under = [&](std::int64_t bytes) {
     inner.set_beyond_memory(outer, bytes);
     Programme programme(inner, Inner::kNoLimit);
-    return programme.feasible() ? programme.peak_of_some() : -1;
+    return programme.feasible() ? programme.peak_of_found() : -1;
   };
   std::int64_t fits = peak_under(cap), fails = -1;
   if (fits < 0) return std::nullopt;
-  while (fits - fails > 1) {
-    const std::int64_t middle = fails + (fits - fails) / 2;
-    const std::int64_t peak = peak_under(middle);
+  // By halves, and in turns a byte below the best one: that is often the least already.
+  for (bool by_half = true; fits - fails > 1; by_half = !by_half) {
+    const std::int64_t tried = by_half ? fails + (fits - fails) / 2 : fits - 1;
+    const std::int64_t peak = peak_under(tried);
     if (peak >= 0)
       fits = peak;
     else
-      fails = middle;
+      fails = tried;
   }
   inner.set_beyond_memory(outer, fits);
   return solve(inner, problem);
