@@ -183,9 +183,11 @@ class Settings {
     frequency();
     if (s.sigmoid) word("moe-router-score-function", "moe_router_score_function", "sigmoid");
     if (s.router_bias) on("moe-router-enable-expert-bias", "moe_router_enable_expert_bias");
-    if (!s.capacity.is_zero())
+    if (!s.capacity.is_zero()) {
       word("moe-expert-capacity-factor", "moe_expert_capacity_factor",
            fmt::format("{}", s.capacity.to_double()));
+      on("moe-pad-expert-input-to-capacity", "moe_pad_expert_input_to_capacity");
+    }
     const std::string dispatcher = switch_of(p_, "dispatcher");
     word("moe-token-dispatcher-type", "moe_token_dispatcher_type",
          dispatcher.empty() ? "alltoall" : dispatcher);

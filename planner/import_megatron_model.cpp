@@ -52,15 +52,24 @@ void attention_fields(Fields& out, const Run& run, Flags& flags) {
   if (!flags.has("qk-layernorm")) out.add("latent_norm", "false");
 }
 
-void expert_fields(Fields& out, const Run& run, std::int64_t ffn, Flags& flags) {
+/// Without padding a capacity of 1 or more holds every row of balanced routers, and no row beside.
+void capacity_field(Fields& out, Run& run, Flags& flags) {
+  if (!flags.has("moe-expert-capacity-factor")) return;
+  const std::string factor = flags.share("moe-expert-capacity-factor", "1");
+  if (flags.has("moe-pad-expert-input-to-capacity") || std::stod(factor) < 1)
+    out.add("capacity", factor);
+  else
+    run.assumed.push_back("no token is dropped: experts' capacity is not padded");
+}
+
+void expert_fields(Fields& out, Run& run, std::int64_t ffn, Flags& flags) {
   if (run.experts == 0) return;
   out.add("experts", run.experts);
   out.add("top_k", flags.number("moe-router-topk", 2));
   out.add("expert_ffn", flags.number("moe-ffn-hidden-size", ffn));
   if (const auto shared = flags.number("moe-shared-expert-intermediate-size", 0); shared > 0)
     out.add("shared", shared);
-  if (flags.has("moe-expert-capacity-factor"))
-    out.add("capacity", flags.share("moe-expert-capacity-factor", "1"));
+  capacity_field(out, run, flags);
   if (flags.word("moe-router-score-function") == "sigmoid") out.add("score", "sigmoid");
   if (flags.has("moe-router-enable-expert-bias")) out.add("router_bias", "true");
   if (run.bias && !flags.has("moe-grouped-gemm")) out.add("expert_bias", "true");

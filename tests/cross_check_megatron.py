@@ -114,6 +114,7 @@ def flag_set(rng):
         add("moe-ffn-hidden-size", rng.choice([1, 2]) * hidden // 2)
         add("moe-grouped-gemm")
         add("moe-expert-capacity-factor", 1.0)
+        add("moe-pad-expert-input-to-capacity")
         add("moe-token-dispatcher-type", "alltoall")
         add("expert-model-parallel-size", ep)
         add("expert-tensor-parallel-size", 1)

@@ -67,6 +67,8 @@ CASES = [
      "tp = 2 pp = 2 ep = 8 mbs = 2 zero = 3", ["torchtitan"], ["torchtitan"]),
     ("hf_fsdp", 1, "train t { model = qwen2_5_7b cluster = c seq = 4Ki batch = 64 framework = huggingface }",
      "mbs = 1 zero = 3 recompute = full", ["accelerate"], []),
+    ("capacity", 2, "model padded = mixtral_8x7b { capacity = 1.25 }\ntrain t { model = padded cluster = c seq = 4Ki batch = 256 framework = megatron deterministic = true }",
+     "tp = 2 pp = 2 ep = 4 zero = 1 mbs = 1 sp = true recompute = full", ["megatron", "nemo"], ["megatron"]),
     # Chunks of 3, 4, 4 and 3 layers, filled up; what fills up is recomputed only where earlier chunks are before later ones.
     ("filled_up", 2, FILLED + "train t { model = filled cluster = c seq = 4Ki batch = 64 framework = megatron }",
      "tp = 2 pp = 2 vpp = 2 mbs = 1 zero = 1", ["megatron", "nemo"], ["megatron"]),

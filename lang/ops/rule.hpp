@@ -15,7 +15,7 @@ namespace plimsoll::ops {
 /// Shapes on one rank. Symbols: b micro-batch, s tokens a sequence, c cp, t tp, h width.
 /// tokens(v) = T = b*s/c, and Ts = T/t where v is sequence-sharded and sp holds; inside experts the
 /// routed rows R (MEGATRON.md §4: balanced tokens entering * top_k * etp, times the job's imbalance
-/// and rounded up; with a capacity count * ceil(capacity * tokens * top_k / count) * etp).
+/// and rounded up; padded to a capacity count * ceil(capacity * tokens * top_k / count) * etp).
 /// width(v) = h, or its share of the split: h / units * ceil(units / t); of logits the padded
 /// vocabulary's.
 class Shapes {
@@ -29,7 +29,7 @@ class Shapes {
   /// Tokens in the rank's part of a sequence-sharded region (Ts) and outside it (T).
   Expr sharded_tokens(Expr tokens_a_sequence) const;
   Expr full_tokens(Expr tokens_a_sequence) const;
-  /// Rows that the rank's experts receive (R), and that it sends (tokens entering * top_k).
+  /// Rows that the rank's experts receive (R) and that it sends: tokens entering * top_k, or R/etp.
   Expr routed(const Op& experts) const;
   Expr permuted(const Op& experts) const;
 

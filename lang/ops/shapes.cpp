@@ -63,19 +63,17 @@ Expr Shapes::elements(ValueId id) const {
 
 Expr Shapes::permuted(const Op& experts) const {
   PLIMSOLL_ASSERT(experts.kind == OpKind::experts);
-  return pool_.mul(tokens(program_.values[experts.inputs[0]]), pool_.constant(experts.top_k));
+  const Expr chosen =
+      pool_.mul(tokens(program_.values[experts.inputs[0]]), pool_.constant(experts.top_k));
+  if (experts.capacity.is_zero()) return chosen;
+  const Expr count = pool_.constant(experts.count);
+  const Expr capacity = pool_.constant(experts.capacity);
+  return pool_.mul(pool_.ceil_div(pool_.mul(capacity, chosen), count), count);
 }
 
 Expr Shapes::routed(const Op& experts) const {
-  const Expr sent = permuted(experts);
-  const Expr etp = pool_.variable(Var::etp);
-  if (!experts.capacity.is_zero()) {
-    const Expr count = pool_.constant(experts.count);
-    const Expr slots = pool_.ceil_div(pool_.mul(pool_.constant(experts.capacity), sent), count);
-    return pool_.product(std::array{slots, count, etp});
-  }
-  const Expr balanced = pool_.mul(sent, etp);
-  if (imbalance_ == 1) return balanced;
+  const Expr balanced = pool_.mul(permuted(experts), pool_.variable(Var::etp));
+  if (imbalance_ == 1 || !experts.capacity.is_zero()) return balanced;
   return pool_.ceil(pool_.mul(pool_.constant(imbalance_), balanced));
 }
 

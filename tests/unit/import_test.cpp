@@ -213,6 +213,10 @@ TEST_CASE("deterministic runs keep the rows that index_add_ adds up", "[import]"
   };
   CHECK(rows("") == 4 * 2 * 1024 * 2 * 1024);  // layers * top_k * tokens * 2 B * hidden
   CHECK(rows("--moe-permute-fusion") == 0);
+  // Padded to a capacity of two, twice as many; not padded, what balanced routers send.
+  const std::string two = "--moe-expert-capacity-factor 2 ";
+  CHECK(rows(two + "--moe-pad-expert-input-to-capacity") == 4 * 2 * 2 * 1024 * 2 * 1024);
+  CHECK(rows(two) == rows(""));
 }
 
 TEST_CASE("modules that are offloaded one by one leave the GPU", "[import]") {

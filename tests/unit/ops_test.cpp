@@ -349,6 +349,11 @@ TEST_CASE("experts: rows that are sent and received", "[ops]") {
   CHECK(f.eval(shapes.permuted(experts), env) == Rational(tokens * k));
   CHECK(f.eval(shapes.routed(experts), env) == Rational(tokens * k * 2));
   CHECK(f.eval(shapes.elements(t), env) == Rational(tokens * k * 2 * h));
+  Op padded = experts;
+  padded.capacity = Rational::fraction(13, 10);
+  const std::int64_t slots = (tokens * k * 13 / 10 + count - 1) / count;  // 166.4 an expert
+  CHECK(f.eval(shapes.permuted(padded), env) == Rational(slots * count));
+  CHECK(f.eval(shapes.routed(padded), env) == Rational(slots * count * 2));
   CHECK(f.eval(shapes.elements(g), env) == Rational(tokens * k * ffn));
   const Rule gate = ops::rule(shapes, f.find(OpKind::linear, "gate"), f.variant);
   CHECK(f.eval(gate.products[0].count, env) == Rational(16));
