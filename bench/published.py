@@ -223,9 +223,8 @@ def release(row):
     return (int(m[1]), int(m[2])) if m else None
 
 
-# Modules that Megatron recomputes, as ops here. Their memory is not all of it: attention still saves what mla_up_proj makes.
-# Its `mlp` is that of dense layers, of which the models have one to three: not counted.
-MODULES = {"mla_up_proj": ["q_up", "k_up", "v_up", "rope"], "layernorm": ["rmsnorm"], "moe_act": ["glu"], "mlp": []}
+# Modules whose outputs Megatron-LM discards, in the words of `import`.
+MODULES = {"mla_up_proj": "q_up, k_up, v_up, rope, concat", "layernorm": "residual_norms", "moe_act": "expert_activations", "mlp": "dense_mlp"}
 
 
 def recipes():
@@ -245,8 +244,8 @@ def of_recipe(recipe, row, assumed):
         fields.append(f"dispatcher = {recipe['dispatcher']}")
         fields.append(f"moe_kernels = {'fused' if recipe['fused_experts'] == '1' else 'separate'}")
     fields += [f"{name} = true" for name in ("moe_overlap", "fp8_attention") if recipe[name] == "1"]
-    ops = [op for name in recipe["recompute"].split() for op in MODULES.get(name, [])]
-    declared = f"framework bridge = megatron {{ recompute modules {{ drop = {{{', '.join(ops)}}} }} }}\n" if ops else ""
+    discarded = [MODULES[name] for name in recipe["recompute"].split() if name in MODULES]
+    declared = f"framework bridge = megatron {{ recompute modules {{ discard = {{{', '.join(discarded)}}} }} }}\n" if discarded else ""
     return fields, declared
 
 
