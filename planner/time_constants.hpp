@@ -30,19 +30,19 @@ namespace plimsoll {
   X(gemm_ampere, 0.783, "fit: llm-foundry, vTrain, SC21") \
   X(attention_ampere, 0.503, "fit: prior; one row") \
   X(gemm_hopper, 0.65, "fit: llm-foundry, Automodel, Bridge") \
-  X(fp8_hopper, 0.72, "fit: NeMo launcher, Bridge") \
+  X(fp8_hopper, 0.719, "fit: NeMo launcher, Bridge") \
   X(attention_hopper, 0.51, "held at TIME.md's fit (32 rows): two rows with cp would draw it to 0.24, long sequences alone do not") \
   X(attention_torch, 0.57, "fit: of these, flash attention 2 of torch on Hopper and Blackwell; torchtitan, torchao") \
   X(gemm_blackwell, 0.61, "held at TIME.md's fit (104 rows): GPT-OSS alone would draw it to 0.52 in place of expert_bias") \
-  X(fp8_blackwell, 0.609, "fit: Bridge") \
-  X(attention_blackwell, 0.448, "fit: Bridge, SimuMax, torchao") \
+  X(fp8_blackwell, 0.61, "fit: Bridge") \
+  X(attention_blackwell, 0.449, "fit: Bridge, SimuMax, torchao") \
   X(gemm_mi300, 0.387, "fit: torchao") \
   X(fp8_mi300, 0.356, "fit: torchao") \
   X(attention_mi300, 0.248, "fit: torchao") \
   X(gemm_consumer, 0.60, "assumed: Ada and consumer Blackwell") \
   X(fp8_consumer, 0.50, "assumed") \
   X(attention_consumer, 0.45, "assumed") \
-  X(blackwell_ultra, 1.3, "fit: B300 and GB300 against the same data sheet; Bridge") \
+  X(blackwell_ultra, 1.31, "fit: B300 and GB300 against the same data sheet; Bridge") \
   X(attention_2023_ampere, 0.341, "fit: kernels of early 2023; llm-foundry") \
   X(attention_2023_hopper, 0.182, "fit: kernels of early 2023; llm-foundry") \
   /* Machines that published rows name and the prelude has not; used by bench/ alone */ \
@@ -59,10 +59,10 @@ namespace plimsoll {
   /* Memory-bound ops */ \
   X(bandwidth, 0.70, "fixed: of the data sheet's HBM bandwidth") \
   X(eager, 3.15, "fit: of the traffic, where PyTorch does not compile; torchtitan") \
-  X(routed_fused, 0.475, "fit: of a routed row's traffic (34 B an element with separate kernels); Bridge from 26.06") \
+  X(routed_fused, 0.477, "fit: of a routed row's traffic (34 B an element with separate kernels); Bridge from 26.06") \
   X(routed_sorted, 0.5, "fixed: of it with DeepEP and HybridEP, which leave one of two permutations each way (Megatron-LM docs, deepseek-v3-gb200-optimization)") \
-  X(expert_bias, 30.6, "fit: bytes an output element of an expert's linear with a bias; Bridge, GPT-OSS") \
-  X(expert_bias_fused, 0.534, "fit: of it, where fused; Bridge, GPT-OSS from 26.06") \
+  X(expert_bias, 30.3, "fit: bytes an output element of an expert's linear with a bias; Bridge, GPT-OSS") \
+  X(expert_bias_fused, 0.541, "fit: of it, where fused; Bridge, GPT-OSS from 26.06") \
   /* Links */ \
   X(nvlink, 0.75, "fixed: SimuMax measured 0.67 to 0.74 on a B200") \
   X(all_to_all, 0.60, "fixed: SimuMax measured 0.60 on a B200") \
@@ -74,17 +74,17 @@ namespace plimsoll {
   X(regather, 0.5, "assumed: exposed share of sp's second gather, beside one of two products") \
   X(tp_overlapped, 0.488, "fit: exposed share of tp's traffic; NeMo launcher, async TP of torchtitan") \
   X(experts_exposed, 1, "fixed: of an all-to-all within a domain: nothing runs beside it") \
-  X(experts_exposed_nic, 0.596, "fit: of an all-to-all across domains; Bridge") \
+  X(experts_exposed_nic, 0.595, "fit: of an all-to-all across domains; Bridge") \
   X(ep_overlapped, 0.15, "fixed: of either, beside another micro-batch: the share of SMs that it takes from products (DeepEP 20 of 132, HybridEP 16 to 32 of 148)") \
   X(ring_hidden, 0.5, "fixed: of attention, behind cp's ring") \
   /* Data parallelism */ \
-  X(overlap_dp, 0.32, "fit: of a micro-batch's backward or forward") \
+  X(overlap_dp, 0.322, "fit: of a micro-batch's backward or forward") \
   X(overlap_fsdp, 0.786, "fit: of a micro-batch; llm-foundry, torchtitan, torchao") \
   X(bucket, 40e6, "fixed: parameters a bucket (Megatron's default)") \
   /* The host: least time of a layer's forward, and again of its backward */ \
   X(host_blend, 4, "fixed: (gpu^n + host^n)^(1/n); the two hide behind one another but for what is uneven") \
-  X(host_op, 0.000109, "fit: an op of the model, and each expert that a rank holds; fp8 casts outside experts count as ops; Bridge, Automodel") \
-  X(host_counts, 0.00291, "fit: added where the host waits for the rows of each expert (no capacity, not HybridEP); Bridge") \
+  X(host_op, 0.000108, "fit: an op of the model, and each expert that a rank holds; fp8 casts outside experts count as ops; Bridge, Automodel") \
+  X(host_counts, 0.00292, "fit: added where the host waits for the rows of each expert (no capacity, not HybridEP); Bridge") \
   X(host_legacy, 0.000974, "fit: Megatron-LM of 2021-22; vTrain") \
   X(host_legacy_tp8, 0.000625, "fit: times (tp / 8)^2, added; vTrain") \
   /* Pipeline */ \
