@@ -14,9 +14,9 @@
 #include "runtime/cuda/idle_machine.hpp"
 #include "runtime/cuda/nccl_peers.hpp"
 #include "runtime/host/collectives.hpp"
-#include "runtime/parcel.hpp"
 #include "runtime/replay.hpp"
 #include "runtime/timeline.hpp"
+#include "runtime/verify_parcel.hpp"
 
 namespace plimsoll::runtime::cuda {
 
@@ -148,22 +148,10 @@ Parcel told(const Ending& e) {
   Parcel p;
   p.put_all(e.trouble);
   p.put(e.stopped);
-  p.put(e.seen.peak.bytes);
-  p.put(e.seen.peak.at);
-  p.put(e.seen.peak.categories);
-  p.put_all(e.seen.peak.rows);
+  put(p, e.seen.peak);
   p.put(e.seen.reserved);
   p.put_all(e.losses);
-  p.put(e.failure.has_value());
-  if (!e.failure) return p;
-  const VerifyFailure& f = *e.failure;
-  p.put_all(f.tensor);
-  p.put(f.bytes);
-  p.put(f.at);
-  p.put(f.live);
-  p.put(f.reserved);
-  p.put(f.categories);
-  p.put(f.predicted_live);
+  put(p, e.failure);
   return p;
 }
 
@@ -172,25 +160,10 @@ Ending heard(Parcel p, std::int64_t rank) {
   e.seen.rank = rank;
   p.take_all(e.trouble);
   p.take(e.stopped);
-  p.take(e.seen.peak.bytes);
-  p.take(e.seen.peak.at);
-  p.take(e.seen.peak.categories);
-  p.take_all(e.seen.peak.rows);
+  take(p, e.seen.peak);
   p.take(e.seen.reserved);
   p.take_all(e.losses);
-  bool failed = false;
-  p.take(failed);
-  if (!failed) return e;
-  VerifyFailure f;
-  f.rank = rank;
-  p.take_all(f.tensor);
-  p.take(f.bytes);
-  p.take(f.at);
-  p.take(f.live);
-  p.take(f.reserved);
-  p.take(f.categories);
-  p.take(f.predicted_live);
-  e.failure = std::move(f);
+  take(p, e.failure);
   return e;
 }
 

@@ -5,54 +5,23 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
-#include "runtime/parcel.hpp"
+#include "runtime/verify_parcel.hpp"
 
 namespace plimsoll::runtime::host {
 
 namespace {
 
 void put_result(Parcel& p, const HostRankResult& r) {
-  p.put(r.peak.bytes);
-  p.put(r.peak.at);
-  p.put(r.peak.categories);
-  p.put_all(r.peak.rows);
+  put(p, r.peak);
   p.put(r.allocator);
   p.put(r.left);
 }
 void take_result(Parcel& p, HostRankResult& r) {
-  p.take(r.peak.bytes);
-  p.take(r.peak.at);
-  p.take(r.peak.categories);
-  p.take_all(r.peak.rows);
+  take(p, r.peak);
   p.take(r.allocator);
   p.take(r.left);
-}
-
-void put_failure(Parcel& p, const std::optional<HostFailure>& f) {
-  p.put(f.has_value());
-  if (!f) return;
-  p.put(f->rank);
-  p.put_all(f->tensor);
-  p.put(f->bytes);
-  p.put(f->at);
-  p.put(f->live);
-  p.put(f->reserved);
-  p.put(f->categories);
-}
-void take_failure(Parcel& p, std::optional<HostFailure>& to) {
-  bool is = false;
-  p.take(is);
-  if (!is) return;
-  HostFailure f;
-  p.take(f.rank);
-  p.take_all(f.tensor);
-  p.take(f.bytes);
-  p.take(f.at);
-  p.take(f.live);
-  p.take(f.reserved);
-  p.take(f.categories);
-  if (!to) to = std::move(f);
 }
 
 /// Each rank has the elements of its own part; the others are 0 there.
@@ -80,7 +49,7 @@ void bring_together(Wire& wire, HostWorld& world, std::vector<std::vector<double
     Parcel p;
     p.put_all(losses[self]);
     put_result(p, run.ranks[self]);
-    put_failure(p, run.failure);
+    put(p, run.failure);
     p.put_all(run.trouble);
     put_tensors(p, world.gradients);
     put_tensors(p, world.parameters);
@@ -96,7 +65,9 @@ void bring_together(Wire& wire, HostWorld& world, std::vector<std::vector<double
     Parcel p(std::move(bytes));
     p.take_all(losses[static_cast<std::size_t>(rank)]);
     take_result(p, run.ranks[static_cast<std::size_t>(rank)]);
-    take_failure(p, run.failure);
+    std::optional<VerifyFailure> failure;
+    take(p, failure);
+    if (!run.failure) run.failure = std::move(failure);
     std::string trouble;
     p.take_all(trouble);
     if (!trouble.empty() && run.trouble.empty())

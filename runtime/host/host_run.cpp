@@ -103,7 +103,7 @@ void note_failure(Outcome& outcome, std::int64_t rank, const OutOfMemory& e, con
                   const CategoryBytes& live) {
   const std::lock_guard lock(outcome.mutex);
   if (!outcome.run.failure || rank < outcome.run.failure->rank)
-    outcome.run.failure = HostFailure{rank, e.tensor, e.info.bytes, at, e.live, e.reserved, live};
+    outcome.run.failure = VerifyFailure{rank, e.tensor, e.info.bytes, at, e.live, e.reserved, live};
 }
 
 void run_rank(HostWorld& world, std::int64_t rank, Outcome& outcome) {

@@ -8,19 +8,10 @@
 
 #include "runtime/dry/dry_device.hpp"
 #include "runtime/host/host_world.hpp"
+#include "runtime/verify.hpp"
 
 /// Optimizer steps of a whole layout on this machine: every rank a thread, real numbers.
 namespace plimsoll::runtime::host {
-
-/// Where a rank stopped for want of memory.
-struct HostFailure {
-  std::int64_t rank = 0;
-  std::string tensor;
-  std::int64_t bytes = 0;
-  StepPoint at;
-  std::int64_t live = 0, reserved = 0;
-  CategoryBytes categories{};  ///< live then
-};
 
 struct HostRankResult {
   LivePeak peak;             ///< of all moments of all steps
@@ -31,7 +22,7 @@ struct HostRankResult {
 struct HostRun {
   std::vector<double> losses;  ///< mean over the tokens of a step, by step
   std::vector<HostRankResult> ranks;
-  std::optional<HostFailure> failure;  ///< of the ranks that ran out, the first by number
+  std::optional<VerifyFailure> failure;  ///< of the ranks that ran out, the first by number
   /// Where ranks are processes: what went wrong with one of them other than memory, in words; then
   /// the rest is worth nothing.
   std::string trouble;

@@ -75,11 +75,9 @@ std::variant<Verification, std::string> verify_host(const Problem& p, const Bill
   }
   Verification result;
   if (run.failure) {
-    const HostFailure& f = *run.failure;
     result.device = "host";
     result.agrees = false;
-    result.failure =
-        VerifyFailure{f.rank, f.tensor, f.bytes, f.at, f.live, f.reserved, f.categories};
+    result.failure = run.failure;
     return result;
   }
   if (!run.trouble.empty()) return run.trouble;

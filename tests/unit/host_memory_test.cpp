@@ -41,7 +41,7 @@ TEST_CASE("host run: want of memory in mid-step is told, and nothing is left ove
     o.capacity = most - 1;
     const HostRun found = run(p, o);
     REQUIRE(found.failure);
-    const HostFailure& f = *found.failure;
+    const VerifyFailure& f = *found.failure;
     CHECK(f.tensor != "");
     CHECK(f.bytes > 0);
     CHECK(f.at.step >= 1);
