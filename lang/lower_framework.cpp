@@ -104,7 +104,7 @@ void Lowering::read_entry(const ast::Entry& e) {
       } else if (field == "replay") {
         if (const auto c = eval_.condition(*e.value, scope)) inventory_.replay = !is_zero(*c);
       } else if (field == "reserved_factor" || field == "margin") {
-        if (const auto r = eval_.constant(*e.value, scope_, kCount))
+        if (const auto r = eval_.constant(*e.value, scope, kCount))
           (field == "margin" ? inventory_.margin : inventory_.reserved_factor) = *r;
         if (field == "reserved_factor")
           inventory_.reserved_source =

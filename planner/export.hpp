@@ -10,6 +10,7 @@
 
 #include "planner/layout.hpp"
 #include "planner/peak.hpp"
+#include "planner/switches.hpp"
 
 /// From a job at a layout to what another tool is launched with.
 ///
@@ -56,11 +57,6 @@ const Writer* find_writer(std::string_view tool);
 Exported export_layout(const Writer&, const Problem&, const Layout&);
 
 // --- for writers
-
-/// A switch of the job's framework as the job has it set, or as its declaration defaults to where
-/// that is a plain word or number; "" else.
-std::string switch_of(const Problem&, std::string_view name);
-bool is_on(const Problem&, std::string_view name);
 
 /// Each line behind "# ".
 std::string as_comment(const std::vector<std::string>& lines);

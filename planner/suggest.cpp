@@ -10,6 +10,7 @@
 #include "lang/units.hpp"
 #include "planner/edits.hpp"
 #include "planner/feasible.hpp"
+#include "planner/switches.hpp"
 
 namespace plimsoll {
 
@@ -59,6 +60,7 @@ class Draft {
 
   Job& job() { return job_; }
   Pool& pool() { return cluster_.pools.front(); }
+  Inventory& inventory() { return problem_.inventory; }
   std::optional<Priced> fit() const { return any_fit(problem_); }
   bool fits() const { return fit().has_value(); }
 
@@ -91,6 +93,7 @@ class Tries {
   void try_batch();
   void try_precision();
   void try_optimizer();
+  void try_segments();
   void try_offload();
   void try_length();
   void try_nodes();
@@ -120,6 +123,7 @@ bool Tries::attempt(const std::optional<std::string>& text, const std::string& c
 }
 
 void Tries::run() {
+  try_segments();
   try_conditions();
   try_batch();
   try_precision();
@@ -208,6 +212,16 @@ void Tries::try_precision() {
 void Tries::try_optimizer() {
   if (!problem_.job->serve && problem_.job->optimizer == "adamw")
     job_field("optimizer", "adamw8bit", "use the 8-bit optimizer");
+}
+
+/// PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, as PyTorch's own message of an exhausted GPU
+/// advises. It saves what segments take beyond live blocks, no more.
+void Tries::try_segments() {
+  if (problem_.job->serve || switch_of(problem_, "segments") != "plain") return;
+  Draft draft(problem_);
+  draft.inventory().reserved_factor = 1;
+  draft.inventory().replay = false;
+  if (draft.fits()) job_field("segments", "expandable", "set segments = expandable");
 }
 
 /// Host memory that nobody has spoken of may not be there.

@@ -3,6 +3,7 @@
 
 #include "runtime/replay.hpp"
 
+#include "planner/switches.hpp"
 #include "runtime/dry/dry_device.hpp"
 #include "runtime/executor.hpp"
 
@@ -37,22 +38,9 @@ class BoundedBacking final : public CountingBacking {
 
 }  // namespace
 
-std::string switch_word(const Problem& problem, std::string_view name) {
-  const std::string key(name);
-  if (const auto given = problem.job->switches.find(key); given != problem.job->switches.end()) {
-    const auto* word = given->second.as<eval::Word>();
-    return word != nullptr ? word->text : "";
-  }
-  if (problem.framework == nullptr) return "";
-  const auto param = problem.framework->params.find(key);
-  return param != problem.framework->params.end() && param->second.value != nullptr
-             ? param->second.value->text
-             : "";
-}
-
 AllocatorOptions allocator_options(const Problem& problem) {
   AllocatorOptions options;
-  options.expandable_segments = switch_word(problem, "segments") == "expandable";
+  options.expandable_segments = switch_of(problem, "segments") == "expandable";
   return options;
 }
 

@@ -36,10 +36,6 @@ struct ReplayResult {
   std::optional<ReplayFailure> failure;  ///< nothing was played after it
 };
 
-/// The word that the job gives a param of its framework ("expandable" for `segments`), else the
-/// param's default; "" where there is none.
-std::string switch_word(const Problem&, std::string_view param);
-
 /// How the job's framework has its allocator set: a framework or job with `segments = expandable`
 /// runs with expandable segments.
 AllocatorOptions allocator_options(const Problem&);

@@ -9,10 +9,10 @@
 #include "lang/diagnostics.hpp"
 #include "lang/module.hpp"
 #include "planner/peak.hpp"
+#include "planner/switches.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/host/host_device.hpp"
 #include "runtime/host/host_results.hpp"
-#include "runtime/replay.hpp"
 
 namespace plimsoll::runtime::host {
 
@@ -42,7 +42,7 @@ std::string why_not_on_host(const Problem& p, const Layout& l) {
     return fmt::format("framework '{}' has formulas for its layers and no tensors to compute",
                        p.framework->name);
   bool frozen = false;
-  const bool exchanges = l.cp > 1 && switch_word(p, "cp_comm") == "a2a";
+  const bool exchanges = l.cp > 1 && switch_of(p, "cp_comm") == "a2a";
   for (const Op& op : p.program->ops) {
     if (op.kind == OpKind::relative_bias || op.inputs.size() > 3)
       return fmt::format(

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lang/units.hpp"
+#include "planner/switches.hpp"
 #include "runtime/replay.hpp"
 
 namespace plimsoll::runtime::host {
@@ -64,7 +65,7 @@ std::variant<Verification, std::string> verify_host(const Problem& p, const Bill
   HostOptions options;
   options.steps = steps;
   options.same_text = true;
-  options.ring = switch_word(p, "cp_comm") != "a2a";
+  options.ring = switch_of(p, "cp_comm") != "a2a";
   options.allocator = allocator_options(p);
   options.total_capacity = most;
   options.capacities = shares(p, l, options.allocator, most);
