@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -34,15 +35,16 @@ def megatron_of(bill, at=lambda name: name):
             at("context_parallel_size"): layout["cp"], at("expert_model_parallel_size"): layout["ep"]}
 
 
-def expected(tool, bill):
-    """What the tool must have understood, by its own names."""
+def expected(tool, bill, plan):
+    """What the tool must have understood, by its own names. Layers that hold nothing are none of its."""
     layout = bill["layout"]
+    layers = sum(layout["stage_layers"]) - len(re.findall(r"\bempty\b", plan))
     if tool == "megatron":
         return {**megatron_of(bill), "data_parallel_size": layout["dp"], "micro_batch_size": layout["mbs"],
-                "num_layers": sum(layout["stage_layers"])}
+                "num_layers": layers}
     if tool == "nemo":
         return {**megatron_of(bill, lambda name: f"model.{name}"), "train.micro_batch_size": layout["mbs"],
-                "model.num_layers": sum(layout["stage_layers"])}
+                "model.num_layers": layers}
     if tool == "torchtitan":
         shard = "parallelism.data_parallel_shard_degree"
         return {"parallelism.tensor_parallel_degree": layout["tp"], "parallelism.pipeline_parallel_degree": layout["pp"],
@@ -167,7 +169,7 @@ def judge(tool, export, answer):
             return []
         return [f"{plan.name}: {tool}: {answer['mistake']}\n  {job}\n{plan.read_text(encoding='utf-8').splitlines()[-1]}\n{answer['trace']}"]
     fields = answer["fields"]
-    wrong = {name: (fields.get(name), value) for name, value in expected(tool, bill).items() if fields.get(name) != value}
+    wrong = {name: (fields.get(name), value) for name, value in expected(tool, bill, plan.read_text(encoding="utf-8")).items() if fields.get(name) != value}
     return [f"{plan.name}: {tool} understood (theirs, ours): {wrong}\n  {job}\n  {bill['layout']}"] if wrong else []
 
 
