@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lang/module.hpp"
+#include "tests/fuzz/tells_error.hpp"
 
 using namespace plimsoll;
 
@@ -22,6 +23,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       compile("fuzz.plan", std::string(reinterpret_cast<const char*>(data), size), diags, options);
   const auto lines = module.summary(diags);
   const std::string said = diags.render(module.sources(), false);
-  if (diags.has_errors() != (said.find(" error: ") != std::string::npos)) std::abort();
+  if (diags.has_errors() != tells_error(said)) std::abort();
   return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "lang/parse.hpp"
 #include "lang/print.hpp"
+#include "tests/fuzz/tells_error.hpp"
 
 using namespace plimsoll;
 
@@ -19,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       sources.add("fuzz.plan", std::string(reinterpret_cast<const char*>(data), size));
   const ast::File parsed = parse(sources, file, diags);
   const std::string said = diags.render(sources, false);
-  if (diags.has_errors() != (said.find(" error: ") != std::string::npos)) std::abort();
+  if (diags.has_errors() != tells_error(said)) std::abort();
   if (diags.has_errors()) return 0;
   const std::string text = print(parsed, sources);
   file = sources.add("formatted.plan", text);
