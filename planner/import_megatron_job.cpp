@@ -201,8 +201,9 @@ class JobText {
                             (is_off(flags_.environment("NVTE_ALLOW_NONDETERMINISTIC_ALGO")) &&
                              !run_.gpu.starts_with("a100"));
     if (configured && !deterministic_) set("cublas", "32 MiB");
-    for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"})
-      if (has_expandable_segments(flags_.environment(variable))) set("segments", "expandable");
+    if (has_expandable_segments(flags_.environment("PYTORCH_CUDA_ALLOC_CONF")) ||
+        has_expandable_segments(flags_.environment("PYTORCH_ALLOC_CONF")))
+      set("segments", "expandable");
     if (flags_.word("transformer-impl") == "local") set("spec", "local");
     if (flags_.has("no-masked-softmax-fusion")) set("fused_softmax", "false");
     if (!flags_.has("no-create-attention-mask-in-dataloader")) set("dataloader_mask", "true");

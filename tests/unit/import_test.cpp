@@ -240,10 +240,14 @@ TEST_CASE("the allocator is set as the script sets it", "[import]") {
   const auto segments = [](const std::string& line) {
     const Imported run = from_flags(line + "\n" + kScript);
     REQUIRE(run.mistakes.empty());
+    test::price(run.plan);
     return says(run.plan, "segments = expandable");
   };
   CHECK(segments("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
   CHECK(segments("export PYTORCH_ALLOC_CONF=\"max_split_size_mb:512,expandable_segments:True\""));
+  CHECK(
+      segments("export PYTORCH_ALLOC_CONF=expandable_segments:True\n"
+               "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
   CHECK_FALSE(segments("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"));
   CHECK_FALSE(segments("export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"));
   CHECK_FALSE(segments(""));
