@@ -569,10 +569,6 @@ class Lister {
   std::set<std::string> seen_;
 };
 
-bool is_word_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
 }  // namespace
 
 Completions completions_at(const Module& module, std::uint32_t file, std::uint32_t offset) {
@@ -580,7 +576,7 @@ Completions completions_at(const Module& module, std::uint32_t file, std::uint32
   const std::string_view text = module.sources()[file].text();
   offset = std::min(offset, static_cast<std::uint32_t>(text.size()));
   result.begin = offset;
-  while (result.begin > 0 && is_word_character(text[result.begin - 1])) --result.begin;
+  while (result.begin > 0 && syntax::is_word_character(text[result.begin - 1])) --result.begin;
   std::vector<ast::Comment> comments;
   Diagnostics ignored;
   const Span whole{file, 0, static_cast<std::uint32_t>(text.size())};

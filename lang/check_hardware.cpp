@@ -257,6 +257,7 @@ class ClusterReader {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (const Pool& pool : cluster_.pools) least = std::min(least, pool.gpus_per_node);
     cluster_.nvlink_domain = cluster_.pools.empty() ? 1 : least;
+    cluster_.numbers["nvlink_domain"] = {Rational(cluster_.nvlink_domain), kCount};
   }
 
   Module::Impl& module_;

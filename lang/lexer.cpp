@@ -14,7 +14,6 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_word(char c) { return is_letter(c) || is_digit(c); }
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 class Lexer {
@@ -122,7 +121,7 @@ class Lexer {
 
   void take_word() {
     const std::size_t begin = at_;
-    while (is_word(peek())) ++at_;
+    while (is_word_character(peek())) ++at_;
     const WordRow* row = find_word(slice(begin, at_));
     Token& token = add(row != nullptr ? row->kind : Kind::word, begin);
     if (row != nullptr) token.soft = row->soft;
@@ -189,7 +188,7 @@ class Lexer {
     const std::size_t end = begin + one_forward_one_backward.size();
     if (text_.substr(begin, one_forward_one_backward.size()) != one_forward_one_backward)
       return false;
-    if (end < text_.size() && is_word(text_[end])) return false;
+    if (end < text_.size() && is_word_character(text_[end])) return false;
     at_ = end;
     add(Kind::word, begin);
     return true;
@@ -204,7 +203,7 @@ class Lexer {
       return digits_end;
     }
     at_ = digits_end;
-    while (is_word(peek())) ++at_;
+    while (is_word_character(peek())) ++at_;
     const std::string_view letters = slice(digits_end, at_);
     if (!find_multiplier(letters)) report_glued(slice(begin, digits_end), letters, digits_end);
     return std::nullopt;
@@ -243,10 +242,10 @@ class Lexer {
     if (char_at(at) == '%') {
       ++at;
     } else {
-      while (is_word(char_at(at))) ++at;
+      while (is_word_character(char_at(at))) ++at;
     }
     if (char_at(at) == '/' && (char_at(at + 1) == 's' || char_at(at + 1) == 'h') &&
-        !is_word(char_at(at + 2)))
+        !is_word_character(char_at(at + 2)))
       at += 2;
     return at;
   }
@@ -273,7 +272,8 @@ class Lexer {
   /// unit.
   void warn_of_unit(std::size_t number_end, std::size_t begin, std::size_t end) {
     std::size_t number_begin = number_end;
-    while (number_begin > 0 && (is_word(text_[number_begin - 1]) || text_[number_begin - 1] == '.'))
+    while (number_begin > 0 &&
+           (is_word_character(text_[number_begin - 1]) || text_[number_begin - 1] == '.'))
       --number_begin;
     diagnostics_
         .warning(span(begin, end),
@@ -290,7 +290,8 @@ class Lexer {
     const std::string_view rest = text_.substr(at, 3);
     if (rest[0] == '(') return Kind::left_paren;
     if (rest[0] == '=' && !rest.starts_with("==") && !rest.starts_with("=>")) return Kind::assign;
-    if (rest.starts_with("in") && (rest.size() == 2 || !is_word(rest[2]))) return Kind::kw_in;
+    if (rest.starts_with("in") && (rest.size() == 2 || !is_word_character(rest[2])))
+      return Kind::kw_in;
     return Kind::end;
   }
 
@@ -300,7 +301,7 @@ class Lexer {
     const std::string_view number = slice(begin, at_);
     if (is_digit(peek(1))) {
       const std::size_t dot = at_;
-      while (is_word(peek()) || (peek() == '.' && is_digit(peek(1)))) ++at_;
+      while (is_word_character(peek()) || (peek() == '.' && is_digit(peek(1)))) ++at_;
       diagnostics_.error(span(dot, at_), "a number has one '.' only")
           .with_help(
               fmt::format("a version is a string: \"{}{}\"", number, shortened(slice(dot, at_))));
@@ -382,8 +383,8 @@ class Lexer {
   }
 
   static bool is_unknown(char c) {
-    return !is_word(c) && !is_blank(c) && c != '\n' && c != '"' && c != '#' && c != '\0' &&
-           c != '.' && c != '!' && find_word(std::string_view(&c, 1)) == nullptr;
+    return !is_word_character(c) && !is_blank(c) && c != '\n' && c != '"' && c != '#' &&
+           c != '\0' && c != '.' && c != '!' && find_word(std::string_view(&c, 1)) == nullptr;
   }
 
   std::uint32_t file_;
@@ -397,6 +398,8 @@ class Lexer {
 };
 
 }  // namespace
+
+bool is_word_character(char c) { return is_letter(c) || is_digit(c); }
 
 std::vector<Token> lex(const Sources& sources, Span part, std::vector<ast::Comment>& comments,
                        Diagnostics& diagnostics) {

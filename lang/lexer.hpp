@@ -73,6 +73,9 @@ struct Token {
 /// token is reported and left out.
 std::vector<Token> lex(const Sources&, Span part, std::vector<ast::Comment>&, Diagnostics&);
 
+/// May a name hold it?
+bool is_word_character(char c);
+
 /// At most \a bytes bytes of \a text, cut between characters.
 std::string_view cut_text(std::string_view text, std::size_t bytes);
 /// How errors name a kind of token: "'{'", "a name", "the end of the file".

@@ -81,7 +81,6 @@ void JobScope::add_numbers(const LowerInput& in) {
     for (const auto& [name, q] : numbers) set(name, number(pool_.constant(q.value), q.dimension));
   };
   add(in.cluster->numbers);
-  set("nvlink_domain", number(pool_.constant(in.cluster->nvlink_domain)));
   add(gpu.numbers);
   set("sm", number(pool_.constant(gpu.sm)));
   set("hbm", number(pool_.constant(Rational::integer(gpu.memory)), kBytes));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lang/lexer.hpp"
 #include "lang/module_impl.hpp"
 #include "lang/parse.hpp"
 
@@ -11,13 +12,9 @@ namespace plimsoll {
 
 namespace {
 
-bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
-
 /// The word that a text begins with, which is taken off it with the blanks behind.
 std::string_view take_word(std::string_view& text) {
-  const auto end = std::find_if_not(text.begin(), text.end(), [](char c) {
-    return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
-  });
+  const auto end = std::find_if_not(text.begin(), text.end(), syntax::is_word_character);
   const std::string_view word = text.substr(0, static_cast<std::size_t>(end - text.begin()));
   text.remove_prefix(word.size());
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
@@ -45,7 +42,7 @@ void Prelude::find_declarations(std::uint32_t file) {
       comments = std::min(comments, begin);
       continue;
     }
-    if (is_letter(line.front())) {
+    if (syntax::is_word_character(line.front())) {
       const std::optional<Kind> kind = find_kind(take_word(line));
       PLIMSOLL_ASSERT(kind);
       const auto from = static_cast<std::uint32_t>(std::min(comments, begin));

@@ -139,7 +139,6 @@ std::optional<eval::Value> ConditionScope::hardware_field(std::string_view name)
   }
   const Pool& first = cluster->pools.front();
   if (name == "gpus_per_node") return number(Rational(first.gpus_per_node), kCount);
-  if (name == "nvlink_domain") return number(Rational(cluster->nvlink_domain), kCount);
   for (const auto* numbers : {&cluster->numbers, &first.gpu.numbers})
     if (const auto at = numbers->find(std::string(name)); at != numbers->end())
       return number(at->second.value, at->second.dimension);

@@ -141,7 +141,7 @@ std::optional<BlockId> Allocator::allocate(std::int64_t bytes, StreamId stream) 
   }
   const std::int64_t size = rounded(bytes);
   const std::uint32_t from = cache(stream, size <= options_.small_size);  // D2
-  if (const BlockId found = find_free(size, caches_[from].free).id; found != kNoBlock) {
+  if (const BlockId found = find_free(size, caches_[from].free); found != kNoBlock) {
     erase_free(found);
     return hand_out(found, bytes, size);
   }
@@ -180,19 +180,19 @@ std::int64_t Allocator::reach(const Block& b) const {
 }
 
 /// The best fit, D4.
-FreeList::Entry Allocator::find_free(std::int64_t size, const FreeList& free) const {
+BlockId Allocator::find_free(std::int64_t size, const FreeList& free) const {
   FreeList::Entry found = free.best(size);
-  if (found.id == kNoBlock) return {};
+  if (found.id == kNoBlock) return kNoBlock;
   if (options_.expandable_segments) {
     // Only downhill: the walk ends at the first block that reaches as far as the one in hand.
     for (FreeList::Entry next = free.after(found);
          next.id != kNoBlock && reach(at(next.id)) < reach(at(found.id)); next = free.after(found))
       found = next;
   }
-  if (size < options_.max_split_size && found.bytes >= options_.max_split_size) return {};
+  if (size < options_.max_split_size && found.bytes >= options_.max_split_size) return kNoBlock;
   if (size >= options_.max_split_size && found.bytes >= size + options_.max_non_split_rounding)
-    return {};
-  return found;
+    return kNoBlock;
+  return found.id;
 }
 
 /// D6.

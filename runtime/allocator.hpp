@@ -152,7 +152,7 @@ class Allocator {
   std::int64_t page(bool small) const;
   std::int64_t segment_size(std::int64_t rounded) const;
 
-  FreeList::Entry find_free(std::int64_t rounded, const FreeList&) const;
+  BlockId find_free(std::int64_t rounded, const FreeList&) const;
   std::int64_t reach(const Block&) const;
   BlockId make(std::int64_t rounded, std::uint32_t cache);
   BlockId make_segment(std::int64_t rounded, std::uint32_t cache);

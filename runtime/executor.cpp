@@ -79,12 +79,7 @@ void Executor::exchange(Exchange::Kind kind, std::uint32_t segment) {
 }
 
 TensorInfo Executor::row_info(TensorInfo::Kind kind, std::uint32_t row, std::int64_t bytes) const {
-  TensorInfo info;
-  info.kind = kind;
-  info.bytes = bytes;
-  info.row = row;
-  if (row != kNone) info.category = plan_.item(row).category;
-  info.stream = plan_.stream(row);
+  TensorInfo info = plan_.row_info(kind, row, bytes);
   info.micro_batch = at_.micro_batch;
   return info;
 }

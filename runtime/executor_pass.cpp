@@ -117,7 +117,8 @@ void Executor::begin_pass(const PlannedChunk& chunk, std::size_t index, MicroBat
   for (const std::uint32_t t : wanted) frame.tensors[t] = device_.allocate(tensor_info(s, t));
   for (std::size_t e = 0; e < s.begin[backward()]; ++e) {
     const std::uint32_t t = list[e].index;
-    if (s.trace->tensors[t].role == TensorRole::gradient) frame.bind(s.values[t], frame.tensors[t]);
+    if (s.trace->tensors[t].role == TensorRole::gradient)
+      frame.bind(s.tensors[t].value, frame.tensors[t]);
   }
   if (computes_) fill_copies(chunk, index, micro_batch, wanted);
   handed_.clear();
@@ -131,7 +132,7 @@ void Executor::fill_copies(const PlannedChunk& chunk, std::size_t index, MicroBa
   const PlannedSegment& s = chunk.segments[index];
   for (const std::uint32_t t : made) {
     const TensorId to = micro_batch.frames[index].tensors[t];
-    const ValueId v = s.values[t];
+    const ValueId v = s.tensors[t].value;
     const TensorRole role = s.trace->tensors[t].role;
     if (role == TensorRole::value && !backward() && index > 0) {
       const TensorId from = micro_batch.frames[index - 1].value(v);
@@ -159,7 +160,7 @@ void Executor::play(const PlannedSegment& s, SegmentFrame& frame) {
       tensor = device_.allocate(tensor_info(s, event.index));
       if (event.host && computes_) device_.fetch(frame.on_host.at(event.index), tensor);
       if (s.trace->tensors[event.index].role == TensorRole::gradient)
-        frame.bind(s.values[event.index], tensor);
+        frame.bind(s.tensors[event.index].value, tensor);
     } else if (tensor != kNoTensor) {
       if (computes_ && !backward() && !s.early_frees.empty()) announce_early_free(e, frame);
       if (is_gradient(s.trace->tensors[event.index].role)) frame.unbind(tensor);
@@ -178,7 +179,7 @@ void Executor::announce_early_free(std::size_t event, const SegmentFrame& frame)
     OpRun next{at_, false, &frame};
     next.at.op = op;
     const std::uint32_t t = s.trace->forward[event].index;
-    device_.about_to_free(next, s.values[t], frame.tensors[t]);
+    device_.about_to_free(next, s.tensors[t].value, frame.tensors[t]);
   }
 }
 

@@ -29,7 +29,7 @@ TensorId Executor::SegmentFrame::shared(ValueId v, bool gradient) const {
 
 TensorId Executor::SegmentFrame::value(ValueId v) const {
   const TensorId own =
-      find(TensorRole::value, [&](std::size_t t) { return planned_->values[t] == v; });
+      find(TensorRole::value, [&](std::size_t t) { return planned_->tensors[t].value == v; });
   return own != kNoTensor ? own : shared(v, false);
 }
 
@@ -41,11 +41,12 @@ TensorId Executor::SegmentFrame::gradient(ValueId v) const {
 
 TensorId Executor::SegmentFrame::partial(ValueId v) const {
   const TensorId added =
-      find(TensorRole::partial, [&](std::size_t t) { return planned_->values[t] == v; });
+      find(TensorRole::partial, [&](std::size_t t) { return planned_->tensors[t].value == v; });
   if (added != kNoTensor) return added;
   // One that has taken its place is the gradient itself.
-  return find(TensorRole::successor,
-              [&](std::size_t t) { return planned_->values[t] == v && tensors[t] != gradient(v); });
+  return find(TensorRole::successor, [&](std::size_t t) {
+    return planned_->tensors[t].value == v && tensors[t] != gradient(v);
+  });
 }
 
 bool Executor::SegmentFrame::succeeds(ValueId v) const {
@@ -62,7 +63,7 @@ TensorId Executor::SegmentFrame::saved(OpId op, std::string_view part) const {
 }
 
 TensorId Executor::SegmentFrame::saved_copy(ValueId v) const {
-  return find(TensorRole::saved, [&](std::size_t t) { return planned_->values[t] == v; });
+  return find(TensorRole::saved, [&](std::size_t t) { return planned_->tensors[t].value == v; });
 }
 
 TensorId Executor::SegmentFrame::temporary(OpId op, std::string_view part) const {

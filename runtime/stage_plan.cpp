@@ -104,15 +104,10 @@ PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment) {
   for (std::size_t i = 0; i < s.trace->tensors.size(); ++i) {
     const TraceTensor& t = s.trace->tensors[i];
     const auto at = values.find(t.value);
-    s.values.push_back(at == values.end() ? t.value : at->second);
     s.successors = s.successors || t.role == TensorRole::successor;
-    TensorInfo info;
-    info.bytes = bytes[i];
-    info.row = t.item;
-    info.stream = stream(t.item);
-    if (t.item != kNone) info.category = item(t.item).category;
+    TensorInfo info = row_info(TensorInfo::trace, t.item, bytes[i]);
     info.tensor = &t;
-    info.value = s.values.back();
+    info.value = at == values.end() ? t.value : at->second;
     info.op = t.op == kNone ? kNone : s.op(t.op);
     info.segment = segment;
     s.tensors.push_back(info);
@@ -142,9 +137,20 @@ PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment) {
   return s;
 }
 
+TensorInfo StagePlan::row_info(TensorInfo::Kind kind, std::uint32_t row, std::int64_t bytes) const {
+  TensorInfo info;
+  info.kind = kind;
+  info.bytes = bytes;
+  info.row = row;
+  if (row != kNone) info.category = item(row).category;
+  info.stream = stream(row);
+  return info;
+}
+
 void StagePlan::set_rank(std::int64_t rank) {
-  PLIMSOLL_ASSERT(place_of(layout, rank).stage == place.stage);
-  place = place_of(layout, rank);
+  const auto at = place_of(layout, rank);
+  PLIMSOLL_ASSERT(at.stage == place.stage);
+  place = at;
   plan_states();
 }
 

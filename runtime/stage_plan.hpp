@@ -22,9 +22,8 @@ struct PlannedSegment {
   std::uint32_t trace_index = 0;
   RecomputeMode mode = 0;
   const SegmentTrace* trace = nullptr;
-  std::vector<TensorInfo> tensors;  ///< by tensor of the trace, whatever the micro-batch
-  /// By tensor of the trace: its value in the program's own numbers.
-  std::vector<ValueId> values;
+  /// By tensor of the trace, whatever the micro-batch; values and ops are the program's own.
+  std::vector<TensorInfo> tensors;
   OpId class_op = 0, first_op = 0;  ///< first op of the trace's segment, and of this one
   /// Forward events that free a value which the next op to run reads, and that op.
   std::vector<std::pair<std::size_t, OpId>> early_frees;
@@ -83,6 +82,8 @@ struct StagePlan {
   std::vector<ItemRows> spilled[2][2];
   std::map<std::string, StreamId> streams;
 
+  /// A tensor of a row of the inventory (kNone: of none), whatever the micro-batch.
+  TensorInfo row_info(TensorInfo::Kind, std::uint32_t row, std::int64_t bytes) const;
   const Item& item(std::uint32_t row) const { return problem.inventory.items[row]; }
   StreamId stream(std::uint32_t row) const { return row == kNone ? 0 : row_streams_[row]; }
 

@@ -81,6 +81,11 @@ CASES = [
 ]
 
 
+def seed_of_run():
+    """PLIMSOLL_SEED, or one of this run's own."""
+    return int(os.environ.get("PLIMSOLL_SEED") or random.SystemRandom().randrange(10**6))
+
+
 def run(program, *words):
     return subprocess.run([program, *words], capture_output=True, text=True, timeout=300)
 
@@ -247,7 +252,7 @@ def main():
     parser.add_argument("--plimsoll", required=True)
     parser.add_argument("names", type=pathlib.Path)
     parser.add_argument("--random", type=int, default=60, help="how many random layouts")
-    parser.add_argument("--seed", type=int, default=int(os.environ.get("PLIMSOLL_SEED", random.SystemRandom().randrange(10**6))))
+    parser.add_argument("--seed", type=int, default=seed_of_run())
     options = parser.parse_args()
     count, problems = check(options.plimsoll, options.names)
     problems += check_random(options.plimsoll, options.names, options.random, options.seed)

@@ -176,7 +176,7 @@ def judge(tool, export, answer):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plimsoll", required=True)
-    parser.add_argument("--seed", type=int, default=int(os.environ.get("PLIMSOLL_SEED", random.SystemRandom().randrange(10**6))))
+    parser.add_argument("--seed", type=int, default=exchange_test.seed_of_run())
     parser.add_argument("--random", type=int, default=20)
     parser.add_argument("--keep", type=pathlib.Path)
     options = parser.parse_args()
