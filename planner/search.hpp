@@ -113,7 +113,7 @@ class Search {
   /// The numbers that are printed, in the place of those that the search went by.
   void set_exact(Priced&);
   Priced priced(const Layout&);
-  bool is_without_recompute(const Layout&);
+  std::optional<Layout> without_recompute(const Layout&);
   void give_up_preferences(const Entry&);
   /// Weights, added up, of the preferences that need not or do not hold, the outer variables set.
   Rational unmet_percent(const Entry&);

@@ -135,7 +135,8 @@ void Search::solve_for_time(const Entry& e, const Layout& l, std::int64_t cap) {
 }
 
 bool Search::refuse_stages(const Layout& l, std::int64_t cap) {
-  const std::vector<std::int64_t> over = pricer_.stages_over(l, cap);
+  // A replay of the one is kept for the other.
+  const std::vector<std::int64_t> over = pricer_.stages_over(without_recompute(l).value_or(l), cap);
   std::int64_t offset = 0;
   for (std::int64_t i = 0; i < l.pp; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -232,7 +233,7 @@ Priced Search::priced(const Layout& l) {
 }
 
 bool Search::settle(const Layout& l, const Entry& e) {
-  if (is_without_recompute(l)) return false;
+  if (without_recompute(l)) return false;
   Priced p = priced(l);
   if (p.peak_bytes > p.hbm_bytes)
     throw InternalError("a layout that the search chose does not fit");
@@ -275,20 +276,22 @@ void Search::set_exact(Priced& p) {
   judge_.score(p, space_.env());
 }
 
-/// Full recomputation of no layer, where the same without recomputation is looked at too.
-bool Search::is_without_recompute(const Layout& l) {
+/// Of full recomputation of no layer: the same without recomputation, where that is looked at too.
+std::optional<Layout> Search::without_recompute(const Layout& l) {
   if (l.recompute != kFullRecompute ||
       std::any_of(l.recompute_layers.begin(), l.recompute_layers.end(),
                   [](std::int64_t n) { return n > 0; }))
-    return false;
+    return std::nullopt;
   Layout none = l;
   none.recompute = 0;
   none.recompute_layers.clear();
   space_.set_env(none);
   const std::vector<std::int64_t> modes =
       space_.domains().values(Knob::recompute, none, space_.env(), Space::core_variables());
-  return std::find(modes.begin(), modes.end(), 0) != modes.end() &&
-         judge_.admits(space_.env(), ~derived_variables(), 0);
+  if (std::find(modes.begin(), modes.end(), 0) == modes.end() ||
+      !judge_.admits(space_.env(), ~derived_variables(), 0))
+    return std::nullopt;
+  return none;
 }
 
 void Search::make_roomy(Priced& p) {

@@ -23,21 +23,38 @@ namespace {
 /// All that tells two stages of one problem apart.
 using Key = std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;
 
-/// What lies on a stage of one chunk: runs of equal layers (their class and their number), and what
-/// is beside layers.
-std::vector<std::int64_t> layers_of(const Problem& p, const Layout& l, std::int64_t stage) {
-  std::int64_t begin = 0;
-  for (std::int64_t i = 0; i < stage; ++i) begin += l.stage_layers[static_cast<std::size_t>(i)];
-  const std::int64_t end = begin + l.stage_layers[static_cast<std::size_t>(stage)];
-  std::vector<std::int64_t> runs;
-  for (std::size_t i = 0; i < p.program->segments.size(); ++i) {
-    const Segment& s = p.program->segments[i];
-    if (s.layer < begin || s.layer >= end) continue;
+/// What lies on a chunk: runs of equal layers (their class and their number), and what is beside
+/// layers.
+void add_layers(const Program& program, const Piece& chunk, std::vector<std::int64_t>& key) {
+  const std::size_t begin = key.size();
+  for (std::size_t i = 0; i < program.segments.size(); ++i) {
+    const Segment& s = program.segments[i];
+    if (s.layer < chunk.first || s.layer >= chunk.first + chunk.count) continue;
     const std::int64_t what = s.is_layer ? s.layer_class : -1 - static_cast<std::int64_t>(i);
-    if (runs.empty() || runs[runs.size() - 2] != what) runs.insert(runs.end(), {what, 0});
-    ++runs.back();
+    if (key.size() == begin || key[key.size() - 2] != what) key.insert(key.end(), {what, 0});
+    ++key.back();
   }
-  return runs;
+}
+
+/// Where a chunk begins, in a key.
+constexpr std::int64_t kChunk = std::numeric_limits<std::int64_t>::min();
+
+/// What the others hold does not matter, unless stages share items.
+std::vector<std::int64_t> held_by(const Problem& p, const Layout& l, std::int64_t stage) {
+  std::vector<std::int64_t> key;
+  if (!p.inventory.shared.empty()) {
+    key = l.stage_layers;
+    key.insert(key.end(), l.recompute_layers.begin(), l.recompute_layers.end());
+    return key;
+  }
+  if (!l.recompute_layers.empty())
+    key.push_back(l.recompute_layers[static_cast<std::size_t>(stage)]);
+  const std::vector<std::vector<Piece>> chunks = pieces(*p.program, l);
+  for (const Piece& chunk : chunks[static_cast<std::size_t>(stage)]) {
+    key.push_back(kChunk);
+    add_layers(*p.program, chunk, key);
+  }
+  return key;
 }
 
 Key key_of(const Problem& p, const Layout& l, std::int64_t stage) {
@@ -63,16 +80,7 @@ Key key_of(const Problem& p, const Layout& l, std::int64_t stage) {
                l.batch,
                l.nodes};
   for (const std::uint32_t pool : l.stage_pool) key.first.push_back(pool);
-  // Of one chunk a stage, what the others hold does not matter; of more, where a chunk begins does.
-  // Nor where a model has items that several stages share.
-  if (l.vpp == 1 && !folded(l.schedule) && p.inventory.shared.empty()) {
-    key.second = layers_of(p, l, stage);
-    if (!l.recompute_layers.empty())
-      key.second.push_back(l.recompute_layers[static_cast<std::size_t>(stage)]);
-    return key;
-  }
-  key.second = l.stage_layers;
-  key.second.insert(key.second.end(), l.recompute_layers.begin(), l.recompute_layers.end());
+  key.second = held_by(p, l, stage);
   return key;
 }
 
@@ -85,8 +93,9 @@ std::int64_t played_micro_batches(const Layout& l, std::int64_t stage, std::int6
   if (l.schedule == Schedule::gpipe) return l.microbatches;
   if (l.schedule == Schedule::one_f_one_b || l.schedule == Schedule::zb_h1)
     return std::min(l.microbatches, l.pp - stage + few);
-  // Interleaved schedules take whole groups of pp; a stage holds those of two at most.
-  const std::int64_t groups = 2 + (few + l.pp - 1) / l.pp;
+  // Interleaved schedules take whole groups of pp, and hold those of two at most. The second step
+  // plays every chunk once more with the pipeline full.
+  const std::int64_t groups = few == kFirstFew ? 2 : 2 + (few + l.pp - 1) / l.pp;
   return std::min(l.microbatches, groups * l.pp);
 }
 

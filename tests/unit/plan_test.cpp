@@ -319,7 +319,8 @@ TEST_CASE("the planner finds what loops over everything find", "[plan]") {
   CHECK(not_fit > 4);
 }
 
-/// Segments by a rule without any order: up to a fifth more than the stage's blocks.
+/// Segments by a rule without any order, but that recomputing no layer is no recomputation: up to a
+/// fifth more than the stage's blocks.
 class ScatteredSegments final : public Segments {
  public:
   std::int64_t reserved(const Problem& problem, const Layout& l, std::int64_t stage) override {
@@ -329,9 +330,9 @@ class ScatteredSegments final : public Segments {
     const std::int64_t blocks = model.most(stage, outside).blocks;
     std::uint64_t h = 14695981039346656037u + static_cast<std::uint64_t>(stage);
     for (const std::vector<std::int64_t>* list : {&l.stage_layers, &l.recompute_layers})
-      if (!list->empty())
-        h = (h ^ static_cast<std::uint64_t>((*list)[static_cast<std::size_t>(stage)])) *
-            1099511628211u;
+      h = (h ^ static_cast<std::uint64_t>(
+                   list->empty() ? 0 : (*list)[static_cast<std::size_t>(stage)])) *
+          1099511628211u;
     h = (h ^ static_cast<std::uint64_t>(l.tp * 64 + l.mbs * 8 + l.zero)) * 1099511628211u;
     return blocks + blocks / 100 * static_cast<std::int64_t>((h >> 40) % 20);
   }

@@ -123,6 +123,37 @@ TEST_CASE("whether segments are more than a limit is what their bytes say", "[re
   }
 }
 
+TEST_CASE("a kept replay is that of the layers that the stage holds", "[reserved][property]") {
+  const unsigned seed = seed_of_run();
+  INFO("PLIMSOLL_SEED=" << seed);
+  std::mt19937 random(seed);
+  for (const char* layout : {"pp = 4", "pp = 4 vpp = 2", "pp = 4 schedule = zb_v vpp = 2"}) {
+    plimsoll::test::Priced p = price(fmt::format(
+        "model m = decoder {{ layers = 16 hidden = 512 heads = 8 kv_heads = 4 ffn = 2048 vocab = "
+        "32000 head_dim = 64 first_dense = 3 experts = 4 top_k = 2 expert_ffn = 512 }}\n"
+        "cluster c {{ gpu = h100_sxm nodes = 1 gpus_per_node = 8 }}\n"
+        "train t {{ model = m cluster = c seq = 2048 batch = 64 framework = megatron }}\n"
+        "layout l {{ {} mbs = 1 zero = 1 recompute = full }}\n",
+        layout));
+    Layout& l = p.layout;
+    const auto kept = replayed_segments();
+    for (int deal = 0; deal < 12; ++deal) {
+      // Of few numbers of layers, so that a stage often holds what it held before.
+      const std::int64_t first = l.vpp * (1 + static_cast<std::int64_t>(random() % (4 / l.vpp)));
+      const std::int64_t last = l.vpp * (1 + static_cast<std::int64_t>(random() % (4 / l.vpp)));
+      const std::int64_t middle = 16 - first - last, second = middle / (2 * l.vpp) * l.vpp;
+      l.stage_layers = {first, second, middle - second, last};
+      for (std::size_t i = 0; i < l.stage_layers.size(); ++i)
+        l.recompute_layers[i] = std::min<std::int64_t>(l.stage_layers[i], random() % 3);
+      for (std::int64_t stage = 0; stage < l.pp; ++stage) {
+        INFO(describe(*p.problem, l) << ", stage " << stage);
+        CHECK(kept->reserved(*p.problem, l, stage) ==
+              replayed_segments()->reserved(*p.problem, l, stage));
+      }
+    }
+  }
+}
+
 TEST_CASE("a framework that states a factor, or counts no blocks, is not replayed", "[reserved]") {
   const auto is_replayed = [](const std::string& framework) {
     plimsoll::test::Priced p = price(
