@@ -74,6 +74,33 @@ Tried try_all(const Problem& problem, double limit, Diagnostics& diags) {
   return out;
 }
 
+double process_microseconds() {
+  timespec at{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
+  return static_cast<double>(at.tv_sec) * 1e6 + static_cast<double>(at.tv_nsec) * 1e-3;
+}
+
+/// Microseconds of the CPU for a candidate that a search looks at and does not solve: the outer
+/// layout is made, the conditions on it are judged, its step time and its score are bounded.
+double looked_at(const Problem& problem, Diagnostics& diags) {
+  Pricer pricer(problem);
+  Judge judge(problem, pricer, diags);
+  Space space(problem, judge);
+  Clock clock(problem);
+  std::int64_t candidates = 0;
+  const double from = process_microseconds();
+  std::vector<Point> cores;
+  space.cores([&](const Layout& core, Env&) { cores.push_back(space.point(core)); });
+  for (const Point& core : cores)
+    space.leaves(core, [&](const Layout& leaf, Env& env) {
+      const std::int64_t ns = clock.lower_bound(leaf);
+      if (judge.bound(env, ns, clock.throughput(leaf, ns), judge.unmet_percent(env)) >= 0)
+        ++candidates;
+    });
+  return (process_microseconds() - from) /
+         static_cast<double>(std::max<std::int64_t>(candidates, 1));
+}
+
 constexpr std::size_t kAlone = 32;  ///< layouts that are priced alone
 
 /// Microseconds of the CPU for peak and step time of one layout, of which nothing was priced
@@ -94,14 +121,10 @@ double alone(const Problem& problem, Diagnostics& diags) {
     const Layout& l = all[i * all.size() / std::min(kAlone, all.size())];
     Pricer fresh(problem);
     Clock clock(problem);
-    timespec from{}, to{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+    const double from = process_microseconds();
     const Pricer::Peak peak = fresh.peak(l);
     const StepTime time = clock.step(l);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
-    if (peak.bytes <= 0 || time.nanoseconds <= 0) continue;
-    times.push_back(static_cast<double>(to.tv_sec - from.tv_sec) * 1e6 +
-                    static_cast<double>(to.tv_nsec - from.tv_nsec) * 1e-3);
+    if (peak.bytes > 0 && time.nanoseconds > 0) times.push_back(process_microseconds() - from);
   }
   std::sort(times.begin(), times.end());
   return times.empty() ? 0 : times[times.size() / 2];
@@ -119,14 +142,14 @@ int run(const char* path, double limit) {
     fmt::print(stderr, "{}", diags.render(module.sources(), false));
     return 1;
   }
-  const double alone_us = alone(*problem, diags);
+  const double alone_us = alone(*problem, diags), look_us = looked_at(*problem, diags);
   const double before = cpu_seconds();
   const Tried tried = try_all(*problem, limit, diags);
   fmt::print(
       "{{\"outer\": {}, \"fit\": {}, \"step_ns\": {}, \"whole\": {}, \"cpu\": {:.3f}, "
-      "\"alone_us\": {:.1f}}}\n",
+      "\"alone_us\": {:.1f}, \"look_us\": {:.3f}}}\n",
       tried.outer, tried.fit, tried.best ? std::to_string(*tried.best) : "null", tried.whole,
-      cpu_seconds() - before, alone_us);
+      cpu_seconds() - before, alone_us, look_us);
   return 0;
 }
 

@@ -80,23 +80,24 @@ def plan(options, path):
 
 
 def brute(options, path, answer):
-    """Words for what brute force took, whether it came to the same answer, and what one layout alone takes."""
+    """Words for what brute force took, whether it came to the same answer, and what looking at a candidate and
+    one layout alone take."""
     if not options.brute:
-        return "", "", ""
+        return "", "", "", ""
     cpu, code, printed = run([options.brute, str(path), str(options.seconds)])
     if code != 0:
-        return f"ended with {code}", "", ""
+        return f"ended with {code}", "", "", ""
     tried = json.loads(printed)
-    cpu, alone = tried["cpu"], f"{tried['alone_us']:6.0f} us"
+    cpu, alone, look = tried["cpu"], f"{tried['alone_us']:6.0f} us", f"{tried['look_us']:5.2f} us"
     outer = tried["outer"]
     if not tried["whole"]:
-        return f"> {cpu:.1f} s, {outer:,} looked at", "", alone
+        return f"> {cpu:.1f} s, {outer:,} looked at", "", look, alone
     best = answer["best"] if answer else None
     mine = round(best["step_seconds"] * 1e9) if best else None
     # Seconds are printed with fewer digits than nanoseconds have.
     same = (mine is None) == (tried["step_ns"] is None) and (
         mine is None or abs(mine - tried["step_ns"]) <= 1e-6 * mine)
-    return f"{cpu:.2f} s, {outer:,} looked at", "same" if same else "OTHER", alone
+    return f"{cpu:.2f} s, {outer:,} looked at", "same" if same else "OTHER", look, alone
 
 
 def verdict(problem, answer, code):
@@ -120,9 +121,9 @@ def measure(options, folder, problems, with_brute):
         each = f"{max(0, cpu - start(options, path)) / space * 1e6:7.2f}" if space else f"{'':7}"
         bound = f"{problem.bound:5.1f}" if problem.bound else f"{'':5}"
         remark = " over" if problem.bound and cpu > problem.bound else ""
-        tried, same, alone = brute(options, path, answer) if with_brute else ("", "", "")
+        tried, same, look, alone = brute(options, path, answer) if with_brute else ("", "", "", "")
         print(f"{problem.name:34}{cpu:7.2f} s{bound}{remark:6}{space:>11,}{looked:>9,}{each}   "
-              f"{verdict(problem, answer, code):36}{tried:34}{same:6}{alone:10}{problem.others}", flush=True)
+              f"{verdict(problem, answer, code):36}{look:10}{tried:34}{same:6}{alone:10}{problem.others}", flush=True)
 
 
 def main():
@@ -135,7 +136,7 @@ def main():
     parser.add_argument("--only", default="", help="only problems whose name holds this text")
     options = parser.parse_args()
     print(f"{'problem':34}{'CPU':>9}{'bound':>5}{'':6}{'space':>11}{'looked':>9}{'us each':>8}  "
-          f"{'answer':36}{'brute force':40}{'one alone':10}others, s")
+          f"{'answer':36}{'one look':10}{'brute force':40}{'one alone':10}others, s")
     with tempfile.TemporaryDirectory() as folder:
         measure(options, folder, PROBLEMS, True)
         print("\ngrowth, which should be that of the space")
