@@ -295,6 +295,18 @@ void Lowering::add_beside() {
   }
 }
 
+namespace {
+
+/// Does forward leave something for backward, on the GPU or in host memory?
+bool keeps_something(const SegmentTrace& t) {
+  std::int64_t live = 0;
+  for (const TraceEvent& e : t.forward)
+    live += e.kind == TraceEvent::alloc ? 1 : e.kind == TraceEvent::free && !e.host ? -1 : 0;
+  return live > 0;
+}
+
+}  // namespace
+
 void Lowering::build_traces() {
   TraceInput in;
   in.program = &program_;
@@ -312,10 +324,11 @@ void Lowering::build_traces() {
     for (std::uint32_t s : representatives()) {
       in.place = place_of(s);
       in.segment_items = segment_items_[s];
-      // What stands beside the layers is never recomputed.
+      // What stands beside the layers is never recomputed, nor a layer that holds nothing.
       const bool layer = program_.segments[s].is_layer;
+      const bool again = layer && mode > 0 && keeps_something(inventory_.traces[0][traces.size()]);
       in.offload = layer && offloads_layers_;
-      traces.push_back(build_trace(in, s, policies_[layer ? mode : 0]));
+      traces.push_back(build_trace(in, s, policies_[again ? mode : 0]));
     }
     inventory_.traces.push_back(std::move(traces));
   }

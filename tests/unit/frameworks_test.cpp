@@ -199,6 +199,23 @@ TEST_CASE("every framework prices every kind of model", "[frameworks]") {
       }
 }
 
+TEST_CASE("a layer that holds nothing keeps nothing, recomputed or not", "[frameworks]") {
+  for (const char* framework : {"megatron", "torchtitan", "deepspeed", "plain"}) {
+    INFO(framework);
+    const auto kept = [&](const char* recompute) {
+      const Priced p = price(fmt::format(
+          "model m = decoder {{ layers = 4 hidden = 512 heads = 8 kv_heads = 8 ffn = 1024 vocab = "
+          "1000 head_dim = 64 pattern = [dense, dense, dense, empty] }}\n"
+          "cluster c {{ gpu = h100_sxm nodes = 1 gpus_per_node = 4 }}\n"
+          "train t {{ model = m cluster = c seq = 1Ki batch = 16 framework = {} }}\n"
+          "layout l {{ pp = 4 mbs = 1 recompute = {} }}\n",
+          framework, recompute));
+      return category(p.bill.stages[3], Category::activations);
+    };
+    CHECK(kept("full") == kept("none"));
+  }
+}
+
 TEST_CASE("what exchanges tokens holds its own buffers, not NCCL's", "[frameworks]") {
   // DeepSeek V3 on 64 ranks of one domain, 4,096 tokens each: worked out from DeepEP's sources.
   const std::int64_t rows = 64 * 4096, ring = 12 * 16 * 2;
