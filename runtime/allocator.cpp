@@ -13,7 +13,11 @@ namespace plimsoll::runtime {
 
 namespace {
 
-std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+/// Most steps are powers of two, and a division costs more than all else here.
+std::int64_t round_up(std::int64_t n, std::int64_t step) {
+  const std::int64_t last = n + step - 1;
+  return (step & (step - 1)) == 0 ? last & -step : last / step * step;
+}
 
 /// No device is larger: above it sums of sizes could overflow.
 constexpr std::int64_t kLargestRequest = std::int64_t{1} << 60;
@@ -53,8 +57,15 @@ Allocator::~Allocator() {
     backing_.release_range(range.first, range.second - range.first);
 }
 
-Address Allocator::address(BlockId id) const { return at(id).address; }
-std::int64_t Allocator::bytes(BlockId id) const { return at(id).bytes; }
+Address Allocator::address(BlockId id) const {
+  PLIMSOLL_ASSERT(is_used(id));
+  return at(id).address;
+}
+
+std::int64_t Allocator::bytes(BlockId id) const {
+  PLIMSOLL_ASSERT(is_used(id));
+  return at(id).bytes;
+}
 
 std::int64_t Allocator::page(bool small) const {
   return small ? options_.small_segment : options_.large_segment;
@@ -80,16 +91,21 @@ std::int64_t Allocator::segment_size(std::int64_t rounded) const {
 
 // --- blocks of a segment
 
-BlockId Allocator::new_block(const Block& b) {
-  BlockId id = static_cast<BlockId>(blocks_.size());
+/// An entry for one more block.
+BlockId Allocator::vacancy() {
   if (vacant_.empty()) {
-    blocks_.push_back(b);
-  } else {
-    id = vacant_.back();
-    vacant_.pop_back();
-    blocks_[id] = b;
+    blocks_.emplace_back();
+    return static_cast<BlockId>(blocks_.size() - 1);
   }
-  blocks_[id].alive = true;
+  const BlockId id = vacant_.back();
+  vacant_.pop_back();
+  return id;
+}
+
+BlockId Allocator::new_block(const Block& b) {
+  const BlockId id = vacancy();
+  at(id) = b;
+  at(id).alive = true;
   return id;
 }
 
@@ -145,22 +161,26 @@ std::optional<BlockId> Allocator::allocate(std::int64_t bytes, StreamId stream) 
     erase_free(found);
     return hand_out(found, bytes, size);
   }
-  BlockId made = make(size, from);
-  if (made == kNoBlock && release_oversized(size, from)) made = make(size, from);  // D7a
-  if (made == kNoBlock) {                                                          // D7b
-    ++stats_.retries;
-    std::set<StreamId> busy;
-    for (const BlockId id : pending_)
-      busy.insert(other_uses_.at(id).begin(), other_uses_.at(id).end());
-    for (const StreamId use : busy) finished(use);  // the events are waited for
-    release_cached();
-    made = make(size, from);
-  }
+  const BlockId made = make_at_any_cost(size, from);
   if (made == kNoBlock) {
     ++stats_.refusals;
     return std::nullopt;
   }
   return hand_out(made, bytes, size);
+}
+
+/// D6; where there is no memory, what is cached is given back for it.
+BlockId Allocator::make_at_any_cost(std::int64_t size, std::uint32_t from) {
+  BlockId made = make(size, from);
+  if (made == kNoBlock && release_oversized(size, from)) made = make(size, from);  // D7a
+  if (made != kNoBlock) return made;
+  ++stats_.retries;  // D7b
+  std::set<StreamId> busy;
+  for (const BlockId id : pending_)
+    busy.insert(other_uses_.at(id).begin(), other_uses_.at(id).end());
+  for (const StreamId use : busy) finished(use);  // the events are waited for
+  release_cached();
+  return make(size, from);
 }
 
 std::uint32_t Allocator::cache(StreamId stream, bool small) {
@@ -218,19 +238,20 @@ BlockId Allocator::make_segment(std::int64_t size, std::uint32_t cache) {
 /// D8.
 bool Allocator::may_split(const Block& b, std::int64_t size) const {
   const std::int64_t rest = b.bytes - size;
-  if (b.expandable || cache_of(b).small) return rest >= options_.min_block;
+  if (b.expandable || size <= options_.small_size) return rest >= options_.min_block;
   return size < options_.max_split_size && rest > options_.small_size;
 }
 
 /// The rest of the block behind its first \a bytes becomes a block of its own, in no list.
 BlockId Allocator::split(BlockId id, std::int64_t bytes) {
-  Block rest = at(id);
+  const BlockId rest_id = vacancy();
+  Block& front = at(id);
+  Block& rest = at(rest_id);
+  rest = front;
   rest.address += bytes;
   rest.bytes -= bytes;
   rest.previous = id;
-  const BlockId rest_id = new_block(rest);
   if (rest.next != kNoBlock) at(rest.next).previous = rest_id;
-  Block& front = at(id);
   front.next = rest_id;
   front.bytes = bytes;
   return rest_id;
@@ -249,8 +270,8 @@ BlockId Allocator::hand_out(BlockId id, std::int64_t requested, std::int64_t siz
 }
 
 void Allocator::free(BlockId id) {
+  PLIMSOLL_ASSERT(is_used(id));
   Block& b = at(id);
-  PLIMSOLL_ASSERT(b.used);
   stats_.requested.add(-b.requested);
   stats_.allocated.add(-b.bytes);
   b.used = false;
@@ -262,8 +283,8 @@ void Allocator::free(BlockId id) {
 }
 
 void Allocator::record_stream(BlockId id, StreamId stream) {
+  PLIMSOLL_ASSERT(is_used(id));
   Block& b = at(id);
-  PLIMSOLL_ASSERT(b.used);
   if (stream == cache_of(b).stream) return;
   b.waits = true;
   other_uses_[id].insert(stream);

@@ -132,17 +132,13 @@ class Allocator {
     std::set<std::pair<Address, BlockId>> unmapped{};  ///< of expandable segments
   };
 
-  Block& at(BlockId id) {
-    PLIMSOLL_ASSERT(id < blocks_.size() && blocks_[id].alive);
-    return blocks_[id];
-  }
-  const Block& at(BlockId id) const {
-    PLIMSOLL_ASSERT(id < blocks_.size() && blocks_[id].alive);
-    return blocks_[id];
-  }
+  Block& at(BlockId id) { return blocks_[id]; }
+  const Block& at(BlockId id) const { return blocks_[id]; }
+  bool is_used(BlockId id) const { return id < blocks_.size() && blocks_[id].used; }
   Cache& cache_of(const Block& b) { return caches_[b.cache]; }
   const Cache& cache_of(const Block& b) const { return caches_[b.cache]; }
   std::uint32_t cache(StreamId, bool small);
+  BlockId vacancy();
   BlockId new_block(const Block&);
   void insert_free(BlockId);
   void erase_free(BlockId);
@@ -155,6 +151,7 @@ class Allocator {
   BlockId find_free(std::int64_t rounded, const FreeList&) const;
   std::int64_t reach(const Block&) const;
   BlockId make(std::int64_t rounded, std::uint32_t cache);
+  BlockId make_at_any_cost(std::int64_t rounded, std::uint32_t cache);
   BlockId make_segment(std::int64_t rounded, std::uint32_t cache);
   BlockId grow(std::int64_t rounded, std::uint32_t cache);
   BlockId room_to_grow(std::int64_t rounded, std::uint32_t cache);

@@ -154,6 +154,9 @@ class Device {
   virtual void update(int /*step*/) {}
   /// Devices that only count are not told of copies, transfers and early frees.
   virtual bool computes() const { return true; }
+  /// Devices that only serve need no more than allocate(), free() and shrink(), and are told of
+  /// nothing else where that is easier.
+  virtual bool only_serves() const { return false; }
   /// A value that the next segment keeps for itself while this one keeps it too.
   virtual void copy(TensorId /*from*/, TensorId /*to*/) {}
   /// Host memory keeps a tensor's content under \a key, and gives it back.

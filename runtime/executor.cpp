@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lang/diagnostics.hpp"
+#include "runtime/pass_script.hpp"
 #include "runtime/segment_frame.hpp"
 
 namespace plimsoll::runtime {
@@ -38,6 +39,7 @@ Executor::Executor(const StagePlan& plan, Device& device)
   grown_bytes_.resize(plan.states.size());
   alive_.resize(plan.chunks.size());
   begun_.resize(plan.chunks.size());
+  if (device.only_serves()) scripts_.resize(plan.chunks.size());
 }
 
 Executor::~Executor() = default;
@@ -206,15 +208,18 @@ void Executor::forward_slot(std::int32_t c) {
   at_.micro_batch = begun_[index]++;
   at_.segment = at_.op = kNone;
   enter(StepPart::forward);
-  alive_[index].push_back({at_.micro_batch, {}});
+  alive_[index].push_back({at_.micro_batch, {}, {}});
   share(at_.micro_batch);
   MicroBatch& micro_batch = alive_[index].back();
+  if (play_script(micro_batch)) return;
+  write_script();
   micro_batch.frames.reserve(chunk.segments.size());
   for (std::size_t i = 0; i < chunk.segments.size(); ++i) {
     micro_batch.frames.emplace_back(*this, chunk.segments[i]);
     pass(chunk, i, micro_batch);
   }
   flush();
+  end_script();
 }
 
 void Executor::backward_slot(std::int32_t c) {
@@ -236,13 +241,16 @@ void Executor::backward_slot(std::int32_t c) {
       for (const PlannedSegment& s : each.segments) grow(s);
     settle_grown();
   }
-  MicroBatch& micro_batch = alive_[index].front();
-  for (std::size_t i = chunk.segments.size(); i-- > 0;) {
-    pass(chunk, i, micro_batch);
-    for (const TensorId t : micro_batch.frames[i].tensors) PLIMSOLL_ASSERT(t == kNoTensor);
-    micro_batch.frames.pop_back();
+  if (MicroBatch& micro_batch = alive_[index].front(); !play_script(micro_batch)) {
+    write_script();
+    for (std::size_t i = chunk.segments.size(); i-- > 0;) {
+      pass(chunk, i, micro_batch);
+      for (const TensorId t : micro_batch.frames[i].tensors) PLIMSOLL_ASSERT(t == kNoTensor);
+      micro_batch.frames.pop_back();
+    }
+    flush();
+    end_script();
   }
-  flush();
   if (!grown_ && !whole) settle_grown();
   grown_ = true;
   for (const TensorId t : shared_gradients_)
@@ -256,15 +264,19 @@ void Executor::backward_slot(std::int32_t c) {
 }
 
 void Executor::finish() {
+  written_ = nullptr;
   flush();
   for (auto& [tensor, info] : neighbours_)
     if (tensor != kNoTensor) device_.free(tensor);
   neighbours_.clear();
   for (auto& chunk : alive_) {
-    for (MicroBatch& m : chunk)
+    for (MicroBatch& m : chunk) {
       for (SegmentFrame& f : m.frames)
-        for (TensorId& t : f.tensors)
+        for (const TensorId t : f.tensors)
           if (t != kNoTensor) device_.free(t);
+      for (const TensorId t : m.places)
+        if (t != kNoTensor) device_.free(t);
+    }
     chunk.clear();
   }
   if (!shared_.empty()) unshare(shared_.back().micro_batch);

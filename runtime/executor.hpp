@@ -32,6 +32,7 @@ class Executor {
 
  private:
   class SegmentFrame;
+  class Script;
   /// A tensor that a segment freed where it ended.
   struct Handed {
     TensorId tensor = kNoTensor;
@@ -42,6 +43,7 @@ class Executor {
   struct MicroBatch {
     std::int64_t number = 0;
     std::vector<SegmentFrame> frames;  ///< by segment, forward order
+    std::vector<TensorId> places;      ///< instead, where it is played from a script
   };
   struct SharedTensors {
     std::int64_t micro_batch = 0;
@@ -76,6 +78,13 @@ class Executor {
                    const std::vector<std::uint32_t>& made);
   ItemRows neighbours(const PlannedChunk&, std::size_t index) const;
   void flush();
+  TensorId allocate(const TensorInfo&);
+  void free(TensorId);
+
+  // Passes that are as those before: executor_script.cpp.
+  bool play_script(MicroBatch&);
+  void write_script();
+  void end_script();
 
   TensorInfo tensor_info(const PlannedSegment&, std::uint32_t tensor) const;
   TensorInfo row_info(TensorInfo::Kind, std::uint32_t row, std::int64_t bytes) const;
@@ -96,6 +105,8 @@ class Executor {
   std::vector<Handed> handed_;                 ///< the next segment may go on with them
   std::uint64_t stored_ = 0;                   ///< keys of Device::store
   std::vector<std::pair<TensorId, TensorInfo>> neighbours_;  ///< rows of other layers, this pass
+  std::vector<Script> scripts_;  ///< by chunk; none where the device looks at more than requests
+  Script* written_ = nullptr;    ///< the one that this pass is noted down in
   bool any_backward_ = false, grown_ = false, updated_ = false;
   const bool computes_;
 };

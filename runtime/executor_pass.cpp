@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "lang/diagnostics.hpp"
+#include "runtime/pass_script.hpp"
 #include "runtime/segment_frame.hpp"
 
 namespace plimsoll::runtime {
@@ -108,13 +109,15 @@ void Executor::begin_pass(const PlannedChunk& chunk, std::size_t index, MicroBat
   // What nobody goes on with goes before anything new comes.
   for (Handed& h : handed_)
     if (!h.taken) {
-      device_.free(h.tensor);
+      free(h.tensor);
       h.tensor = kNoTensor;
     }
-  if (backward() && !grown_ && plan_.layout.vpp == 1) grow(s);
-  for (const std::size_t i : wanted_rows)
-    neighbours_[i].first = device_.allocate(neighbours_[i].second);
-  for (const std::uint32_t t : wanted) frame.tensors[t] = device_.allocate(tensor_info(s, t));
+  if (backward() && plan_.layout.vpp == 1) {
+    if (written_) written_->grows(index, at_);
+    if (!grown_) grow(s);
+  }
+  for (const std::size_t i : wanted_rows) neighbours_[i].first = allocate(neighbours_[i].second);
+  for (const std::uint32_t t : wanted) frame.tensors[t] = allocate(tensor_info(s, t));
   for (std::size_t e = 0; e < s.begin[backward()]; ++e) {
     const std::uint32_t t = list[e].index;
     if (s.trace->tensors[t].role == TensorRole::gradient)
@@ -157,7 +160,7 @@ void Executor::play(const PlannedSegment& s, SegmentFrame& frame) {
     TensorId& tensor = frame.tensors[event.index];
     if (event.kind == TraceEvent::alloc) {
       if (s.tensors[event.index].bytes == 0) continue;
-      tensor = device_.allocate(tensor_info(s, event.index));
+      tensor = allocate(tensor_info(s, event.index));
       if (event.host && computes_) device_.fetch(frame.on_host.at(event.index), tensor);
       if (s.trace->tensors[event.index].role == TensorRole::gradient)
         frame.bind(s.tensors[event.index].value, tensor);
@@ -167,7 +170,7 @@ void Executor::play(const PlannedSegment& s, SegmentFrame& frame) {
       const TensorId freed = tensor;
       tensor = kNoTensor;
       if (event.host && computes_) device_.store(freed, frame.on_host[event.index] = stored_++);
-      device_.free(freed);
+      free(freed);
     }
   }
 }
@@ -238,7 +241,7 @@ void Executor::end_pass(const PlannedChunk& chunk, std::size_t index, SegmentFra
     if (is_handed_on(info))
       handed_.push_back({tensor, info, std::move(also), false});
     else
-      device_.free(tensor);
+      free(tensor);
   }
   for (const auto& [tensor, info] : neighbours_) handed_.push_back({tensor, info, {}, false});
   neighbours_.clear();
@@ -246,7 +249,7 @@ void Executor::end_pass(const PlannedChunk& chunk, std::size_t index, SegmentFra
 
 void Executor::flush() {
   for (const Handed& h : handed_)
-    if (!h.taken && h.tensor != kNoTensor) device_.free(h.tensor);
+    if (!h.taken && h.tensor != kNoTensor) free(h.tensor);
   handed_.clear();
 }
 

@@ -68,10 +68,14 @@ FreeList::ShelfId FreeList::next_filled(std::size_t place) const {
 
 FreeList::Entry FreeList::best(std::int64_t bytes) const {
   ShelfId id = shelf_of(bytes);
-  if (id == kNoShelf || shelves_[id].blocks.empty()) id = next_filled(place(bytes));
+  if (id == kNoShelf)
+    id = next_filled(place(bytes));
+  else if (shelves_[id].blocks.empty())
+    id = next_filled(shelves_[id].place);
   if (id == kNoShelf) return {};
-  const Block& b = shelves_[id].blocks.back();
-  return {shelves_[id].bytes, b.address, b.id};
+  const Shelf& shelf = shelves_[id];
+  const Block& b = shelf.blocks.back();
+  return {shelf.bytes, b.address, b.id};
 }
 
 FreeList::Entry FreeList::after(const Entry& e) const {
@@ -95,20 +99,29 @@ FreeList::ShelfId FreeList::insert(const Entry& e) {
   ShelfId id = shelf_of(e.bytes);
   if (id == kNoShelf) id = add_shelf(e.bytes);
   Shelf& shelf = shelves_[id];
-  shelf.blocks.insert(shelf.blocks.begin() + at(blocks_above(e.address, shelf.blocks)),
-                      {e.address, e.id});
-  mark(shelf);
+  std::vector<Block>& blocks = shelf.blocks;
+  if (blocks.empty()) {
+    blocks.push_back({e.address, e.id});
+    mark(shelf);
+  } else if (e.address < blocks.back().address) {
+    blocks.push_back({e.address, e.id});
+  } else {
+    blocks.insert(blocks.begin() + at(blocks_above(e.address, blocks)), {e.address, e.id});
+  }
   return id;
 }
 
 void FreeList::erase(ShelfId id, Address address) {
   Shelf& shelf = shelves_[id];
-  // The best fit is the last one.
-  std::size_t i = shelf.blocks.size() - 1;
-  if (shelf.blocks[i].address != address) i = blocks_above(address, shelf.blocks);
-  PLIMSOLL_ASSERT(i < shelf.blocks.size() && shelf.blocks[i].address == address);
-  shelf.blocks.erase(shelf.blocks.begin() + at(i));
-  if (shelf.blocks.empty()) mark(shelf);
+  std::vector<Block>& blocks = shelf.blocks;
+  if (blocks.back().address == address) {  // as the best fit is
+    blocks.pop_back();
+    if (blocks.empty()) mark(shelf);
+    return;
+  }
+  const std::size_t i = blocks_above(address, blocks);
+  PLIMSOLL_ASSERT(i < blocks.size() && blocks[i].address == address);
+  blocks.erase(blocks.begin() + at(i));
 }
 
 /// Notes whether it holds blocks.

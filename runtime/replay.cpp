@@ -4,7 +4,7 @@
 #include "runtime/replay.hpp"
 
 #include "planner/switches.hpp"
-#include "runtime/dry/dry_device.hpp"
+#include "runtime/dry/replay_device.hpp"
 #include "runtime/executor.hpp"
 
 namespace plimsoll::runtime {
@@ -55,7 +55,7 @@ namespace {
 ReplayResult play(const StagePlan& plan, const AllocatorOptions& options, int steps,
                   CountingBacking& backing) {
   Allocator allocator(backing, options);
-  DryDevice device(plan, &allocator);
+  ReplayDevice device(plan, allocator);
   Executor executor(plan, device);
   ReplayResult result;
   try {

@@ -10,23 +10,8 @@
 namespace plimsoll::runtime {
 
 DryDevice::DryDevice(const StagePlan& plan, Allocator* allocator)
-    : plan_(plan),
-      allocator_(allocator),
-      construction_(plan, allocator),
-      rows_(plan.problem.inventory.items.size() + 1, 0) {}
-
-BlockId DryDevice::block(const TensorInfo& info) {
-  if (!allocator_) return kNoBlock;
-  if (!begun_) construction_.begin();
-  begun_ = true;
-  const bool buffer = info.kind == TensorInfo::state &&
-                      (info.category == Category::weights || info.category == Category::gradients);
-  if (!buffer) construction_.end();
-  const std::optional<BlockId> got = allocator_->allocate(info.bytes, info.stream);
-  if (got) return *got;
-  const std::string name =
-      info.row == kNone ? "a value that several segments read" : plan_.item(info.row).name;
-  throw OutOfMemory(info, name, live_, allocator_->stats().reserved.now);
+    : rows_(plan.problem.inventory.items.size() + 1, 0) {
+  if (allocator) blocks_.emplace(plan, *allocator);
 }
 
 void DryDevice::add(const Tensor& t, std::int64_t bytes) {
@@ -38,7 +23,8 @@ void DryDevice::add(const Tensor& t, std::int64_t bytes) {
 TensorId DryDevice::allocate(const TensorInfo& info) {
   PLIMSOLL_ASSERT(info.bytes > 0);
   settle();
-  const Tensor t{info.bytes, info.row, info.category, block(info), info.stream};
+  const BlockId block = blocks_ ? blocks_->make(info, live_) : kNoBlock;
+  const Tensor t{info.bytes, info.row, info.category, block, info.stream};
   add(t, t.bytes);
   most_live_ = std::max(most_live_, live_);
   most_tensors_ = std::max(most_tensors_, ++tensors_);
@@ -57,7 +43,7 @@ void DryDevice::free(TensorId id) {
   Tensor& t = table_.at(id);
   PLIMSOLL_ASSERT(t.bytes > 0);
   add(t, -t.bytes);
-  if (t.block != kNoBlock) allocator_->free(t.block);
+  if (t.block != kNoBlock) blocks_->free(t.block);
   t.block = kNoBlock;
   t.bytes = 0;
   --tensors_;
@@ -72,13 +58,13 @@ void DryDevice::shrink(TensorId id, std::int64_t bytes) {
   add(t, -bytes);
   t.bytes -= bytes;
   if (t.block == kNoBlock) return;
-  allocator_->free(t.block);
+  blocks_->free(t.block);
   t.block = kNoBlock;
   TensorInfo info;
   info.bytes = t.bytes;
   info.row = t.row;
   info.stream = t.stream;
-  t.block = block(info);
+  t.block = blocks_->make(info, live_);
 }
 
 /// The bytes stay; the row that they count for is the new one's.

@@ -5,11 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
-#include "runtime/construction.hpp"
-#include "runtime/device.hpp"
-#include "runtime/stage_plan.hpp"
+#include "runtime/dry/tensor_blocks.hpp"
 
 /// The device that only counts: live bytes, by category and by row, at every moment of the steps.
 namespace plimsoll::runtime {
@@ -66,12 +65,8 @@ class DryDevice final : public Device {
   void count(const StepPoint&);
   void add(const Tensor&, std::int64_t bytes);
   void settle();
-  BlockId block(const TensorInfo&);
 
-  const StagePlan& plan_;
-  Allocator* allocator_;
-  Construction construction_;
-  bool begun_ = false;  ///< the first tensor was asked for
+  std::optional<TensorBlocks> blocks_;
   std::vector<Tensor> table_;
   std::vector<TensorId> vacant_;
   std::int64_t live_ = 0, most_live_ = 0, tensors_ = 0, most_tensors_ = 0;
