@@ -279,6 +279,8 @@ PlanResult Search::finish(bool complete, double bound) {
     result_.emptied_by = judge_.strictest();
     if (result_.evaluated == 0) result_.why = space_.most_frequent_reason();
     if (complete && !problem_.job->serve && (!result_.tightest || refused_)) find_tightest();
+    if (refused_ && result_.tightest)
+      result_.tightest->set_peak(pricer_.exact(result_.tightest->layout));
     if (complete && report_without_value()) return {};
     return std::move(result_);
   }

@@ -258,12 +258,14 @@ bool Search::holds_replayed(const Priced& p, const Entry& e) {
   if (fits && !judge_.asks_of_priced(e.kept)) return true;
   refused_ = refused_ || !fits;
   const bool tells = best_.empty() && !result_.tightest;
-  if (!fits && !tells) return false;
+  if (!fits) {
+    if (tells) result_.tightest = p;
+    return false;
+  }
   Priced exact = p;
   exact.set_peak(pricer_.exact(p.layout));
   judge_.set_derived(exact, space_.env());
-  if (fits && judge_.meets(exact, space_.env()) && judge_.keeps(exact, space_.env(), e.kept))
-    return true;
+  if (judge_.meets(exact, space_.env()) && judge_.keeps(exact, space_.env(), e.kept)) return true;
   if (tells) result_.tightest = std::move(exact);
   return false;
 }
