@@ -22,10 +22,17 @@ std::int64_t round_up(std::int64_t n, std::int64_t step) {
 /// No device is larger: above it sums of sizes could overflow.
 constexpr std::int64_t kLargestRequest = std::int64_t{1} << 60;
 
+constexpr std::uint32_t kNoCache = ~std::uint32_t{0};
+
 }  // namespace
 
 Allocator::Allocator(Backing& backing, const AllocatorOptions& options)
-    : backing_(backing), options_(options) {
+    : backing_(backing),
+      options_(options),
+      plain_sizes_(std::all_of(options.roundup_power2_divisions.begin(),
+                               options.roundup_power2_divisions.end(),
+                               [](std::int64_t divisions) { return divisions <= 1; })),
+      any_fit_(!options.expandable_segments && options.max_split_size == AllocatorOptions::kNever) {
   const AllocatorOptions& o = options_;
   PLIMSOLL_ASSERT(o.min_block > 0 && o.min_block <= o.small_size);
   PLIMSOLL_ASSERT(o.small_size <= o.small_segment && o.small_segment % o.min_block == 0);
@@ -72,7 +79,7 @@ std::int64_t Allocator::page(bool small) const {
 }
 
 std::int64_t Allocator::rounded(std::int64_t bytes) const {
-  if (bytes <= options_.min_block) return options_.min_block;
+  if (plain_sizes_ || bytes <= options_.min_block) return round_up(bytes, options_.min_block);
   const auto size = static_cast<std::uint64_t>(bytes);
   const int power = std::bit_width(size) - 1;
   const auto size_class = static_cast<std::size_t>(std::clamp(power - 20, 0, 15));
@@ -109,15 +116,11 @@ BlockId Allocator::new_block(const Block& b) {
   return id;
 }
 
-void Allocator::count_split(const Block& b, int sign) {
-  if (!b.expandable && is_split(b)) stats_.inactive_split.add(sign * b.bytes);
-}
-
 void Allocator::insert_free(BlockId id) {
   Block& b = at(id);
   b.cached = true;
   b.shelf = cache_of(b).free.insert({b.bytes, b.address, id});
-  count_split(b, 1);
+  if (is_split(b) && !b.expandable) stats_.inactive_split.add(b.bytes);
 }
 
 /// Before anything of the block or its links changes.
@@ -125,7 +128,7 @@ void Allocator::erase_free(BlockId id) {
   Block& b = at(id);
   b.cached = false;
   cache_of(b).free.erase(b.shelf, b.address);
-  count_split(b, -1);
+  if (is_split(b) && !b.expandable) stats_.inactive_split.take(b.bytes);
 }
 
 /// \a neighbour, next to \a into and in no list, becomes part of it.
@@ -157,16 +160,17 @@ std::optional<BlockId> Allocator::allocate(std::int64_t bytes, StreamId stream) 
   }
   const std::int64_t size = rounded(bytes);
   const std::uint32_t from = cache(stream, size <= options_.small_size);  // D2
-  if (const BlockId found = find_free(size, caches_[from].free); found != kNoBlock) {
-    erase_free(found);
-    return hand_out(found, bytes, size);
-  }
-  const BlockId made = make_at_any_cost(size, from);
-  if (made == kNoBlock) {
+  BlockId id = find_free(size, caches_[from].free);
+  if (id != kNoBlock)
+    erase_free(id);
+  else
+    id = make_at_any_cost(size, from);
+  if (id == kNoBlock) {
     ++stats_.refusals;
     return std::nullopt;
   }
-  return hand_out(made, bytes, size);
+  hand_out(id, bytes, size);
+  return id;
 }
 
 /// D6; where there is no memory, what is cached is given back for it.
@@ -183,14 +187,19 @@ BlockId Allocator::make_at_any_cost(std::int64_t size, std::uint32_t from) {
   return make(size, from);
 }
 
-std::uint32_t Allocator::cache(StreamId stream, bool small) {
-  std::uint32_t i = 0;
-  for (const Cache& c : caches_) {
-    if (c.stream == stream && c.small == small) return i;
-    ++i;
-  }
+inline std::uint32_t Allocator::cache(StreamId stream, bool small) {
+  const std::size_t key = 2 * static_cast<std::size_t>(stream) + (small ? 1 : 0);
+  if (key < cache_numbers_.size() && cache_numbers_[key] != kNoCache) return cache_numbers_[key];
+  return add_cache(stream, small);
+}
+
+std::uint32_t Allocator::add_cache(StreamId stream, bool small) {
+  PLIMSOLL_ASSERT(stream >= 0);
+  const std::size_t key = 2 * static_cast<std::size_t>(stream) + (small ? 1 : 0);
+  if (cache_numbers_.size() <= key) cache_numbers_.resize(key + 1, kNoCache);
+  cache_numbers_[key] = static_cast<std::uint32_t>(caches_.size());
   caches_.push_back({stream, small, {}, {}});
-  return i;
+  return cache_numbers_[key];
 }
 
 /// What a free block could become: with the unmapped tail behind it, where it has one (D4).
@@ -200,9 +209,13 @@ std::int64_t Allocator::reach(const Block& b) const {
 }
 
 /// The best fit, D4.
-BlockId Allocator::find_free(std::int64_t size, const FreeList& free) const {
-  FreeList::Entry found = free.best(size);
-  if (found.id == kNoBlock) return kNoBlock;
+inline BlockId Allocator::find_free(std::int64_t size, const FreeList& free) const {
+  const FreeList::Entry found = free.best(size);
+  return found.id == kNoBlock || any_fit_ ? found.id : pick(found, size, free);
+}
+
+/// The same where the options look at what was found, or further.
+BlockId Allocator::pick(FreeList::Entry found, std::int64_t size, const FreeList& free) const {
   if (options_.expandable_segments) {
     // Only downhill: the walk ends at the first block that reaches as far as the one in hand.
     for (FreeList::Entry next = free.after(found);
@@ -236,7 +249,7 @@ BlockId Allocator::make_segment(std::int64_t size, std::uint32_t cache) {
 }
 
 /// D8.
-bool Allocator::may_split(const Block& b, std::int64_t size) const {
+inline bool Allocator::may_split(const Block& b, std::int64_t size) const {
   const std::int64_t rest = b.bytes - size;
   if (b.expandable || size <= options_.small_size) return rest >= options_.min_block;
   return size < options_.max_split_size && rest > options_.small_size;
@@ -258,7 +271,7 @@ BlockId Allocator::split(BlockId id, std::int64_t bytes) {
 }
 
 /// A block in no list; what is left of it becomes free.
-BlockId Allocator::hand_out(BlockId id, std::int64_t requested, std::int64_t size) {
+inline void Allocator::hand_out(BlockId id, std::int64_t requested, std::int64_t size) {
   if (may_split(at(id), size)) insert_free(split(id, size));
   Block& b = at(id);
   b.used = true;
@@ -266,14 +279,13 @@ BlockId Allocator::hand_out(BlockId id, std::int64_t requested, std::int64_t siz
   stats_.requested.add(requested);
   stats_.allocated.add(b.bytes);
   stats_.active.add(b.bytes);
-  return id;
 }
 
 void Allocator::free(BlockId id) {
   PLIMSOLL_ASSERT(is_used(id));
   Block& b = at(id);
-  stats_.requested.add(-b.requested);
-  stats_.allocated.add(-b.bytes);
+  stats_.requested.take(b.requested);
+  stats_.allocated.take(b.bytes);
   b.used = false;
   b.requested = 0;
   if (b.waits)
@@ -305,8 +317,8 @@ void Allocator::finished(StreamId stream) {
 }
 
 /// D9: a block that nobody uses joins its idle neighbours of the same segment.
-void Allocator::to_cache(BlockId id) {
-  stats_.active.add(-at(id).bytes);
+inline void Allocator::to_cache(BlockId id) {
+  stats_.active.take(at(id).bytes);
   for (const BlockId neighbour : {at(id).previous, at(id).next}) {
     if (neighbour == kNoBlock || !at(neighbour).cached) continue;
     erase_free(neighbour);

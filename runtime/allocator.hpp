@@ -52,6 +52,7 @@ struct Gauge {
     now += delta;
     if (now > peak) peak = now;
   }
+  void take(std::int64_t amount) { now -= amount; }
 };
 
 /// D11.
@@ -66,7 +67,7 @@ struct AllocatorStats {
   std::int64_t retries = 0;   ///< times the cached blocks were given back for want of memory
 };
 
-using StreamId = std::int32_t;
+using StreamId = std::int32_t;  ///< from 0, without large gaps
 
 class Allocator {
  public:
@@ -138,17 +139,18 @@ class Allocator {
   Cache& cache_of(const Block& b) { return caches_[b.cache]; }
   const Cache& cache_of(const Block& b) const { return caches_[b.cache]; }
   std::uint32_t cache(StreamId, bool small);
+  std::uint32_t add_cache(StreamId, bool small);
   BlockId vacancy();
   BlockId new_block(const Block&);
   void insert_free(BlockId);
   void erase_free(BlockId);
-  void count_split(const Block&, int sign);
   bool is_split(const Block& b) const { return b.previous != kNoBlock || b.next != kNoBlock; }
   bool is_idle(const Block& b) const { return b.cached || !b.mapped; }
   std::int64_t page(bool small) const;
   std::int64_t segment_size(std::int64_t rounded) const;
 
   BlockId find_free(std::int64_t rounded, const FreeList&) const;
+  BlockId pick(FreeList::Entry, std::int64_t rounded, const FreeList&) const;
   std::int64_t reach(const Block&) const;
   BlockId make(std::int64_t rounded, std::uint32_t cache);
   BlockId make_at_any_cost(std::int64_t rounded, std::uint32_t cache);
@@ -158,7 +160,7 @@ class Allocator {
   bool map(BlockId, std::int64_t bytes);
   void unmap(BlockId);
   BlockId split(BlockId, std::int64_t bytes);
-  BlockId hand_out(BlockId, std::int64_t requested, std::int64_t rounded);
+  void hand_out(BlockId, std::int64_t requested, std::int64_t rounded);
   bool may_split(const Block&, std::int64_t rounded) const;
   void to_cache(BlockId);
   void absorb(BlockId into, BlockId neighbour);
@@ -168,12 +170,15 @@ class Allocator {
 
   Backing& backing_;
   AllocatorOptions options_;
+  const bool plain_sizes_;  ///< rounded to multiples of min_block
+  const bool any_fit_;      ///< the smallest block that is large enough will do
   AllocatorStats stats_;
   std::vector<Block> blocks_;
   std::vector<BlockId> vacant_;
   std::map<BlockId, std::set<StreamId>> other_uses_;  ///< D9
   std::vector<BlockId> pending_;                      ///< freed, but a stream still uses them
   std::vector<Cache> caches_;                         ///< in order of first use
+  std::vector<std::uint32_t> cache_numbers_;          ///< by twice the stream, and one if small
   std::int64_t next_segment_ = 0;
 };
 

@@ -11,6 +11,11 @@
 
 namespace plimsoll::runtime {
 
+void Executor::Script::begins(std::size_t most_lines) {
+  written().lines.reserve(most_lines);
+  written().infos.reserve(most_lines / 2);
+}
+
 void Executor::Script::allocates(TensorId tensor, const TensorInfo& info, const StepPoint& at) {
   if (vacant_.empty()) vacant_.push_back(places_++);
   if (place_of_.size() <= tensor) place_of_.resize(tensor + 1);
@@ -36,7 +41,12 @@ void Executor::Script::ends(const StepPoint& at) {
 }
 
 void Executor::write_script() {
-  if (!scripts_.empty()) written_ = &scripts_[static_cast<std::size_t>(at_.chunk)];
+  if (scripts_.empty()) return;
+  const auto chunk = static_cast<std::size_t>(at_.chunk);
+  std::size_t most_lines = 0;
+  for (const PlannedSegment& s : plan_.chunks[chunk].segments) most_lines += events(s).size();
+  written_ = &scripts_[chunk];
+  written_->begins(most_lines);
 }
 
 void Executor::end_script() {

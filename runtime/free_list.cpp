@@ -11,8 +11,6 @@ namespace plimsoll::runtime {
 
 namespace {
 
-constexpr std::size_t kWord = 64;  ///< bits
-
 /// How many of the first elements \a is_before, which holds for none behind them: a binary search
 /// without jumps that depend on what it finds.
 template <class T, class IsBefore>
@@ -36,46 +34,10 @@ std::size_t blocks_above(Address address, const std::vector<Block>& blocks) {
 
 std::ptrdiff_t at(std::size_t place) { return static_cast<std::ptrdiff_t>(place); }
 
-/// The slot of a size among \a slots of them, a power of two.
-std::size_t slot(std::int64_t bytes, std::size_t slots) {
-  const std::uint64_t spread = static_cast<std::uint64_t>(bytes) * 0x9E3779B97F4A7C15;
-  return static_cast<std::size_t>(spread >> 32) & (slots - 1);
-}
-
 }  // namespace
-
-FreeList::ShelfId FreeList::shelf_of(std::int64_t bytes) const {
-  if (slots_.empty()) return kNoShelf;
-  for (std::size_t i = slot(bytes, slots_.size());; i = (i + 1) & (slots_.size() - 1)) {
-    const ShelfId id = slots_[i];
-    if (id == kNoShelf || shelves_[id].bytes == bytes) return id;
-  }
-}
 
 std::size_t FreeList::place(std::int64_t bytes) const {
   return count_before(sizes_, [&](std::int64_t size) { return size < bytes; });
-}
-
-/// The first shelf from a place on that holds blocks.
-FreeList::ShelfId FreeList::next_filled(std::size_t place) const {
-  std::size_t word = place / kWord;
-  std::uint64_t above = ~std::uint64_t{0} << place % kWord;
-  for (; word < filled_.size(); ++word, above = ~std::uint64_t{0})
-    if (const std::uint64_t bits = filled_[word] & above; bits != 0)
-      return order_[word * kWord + static_cast<std::size_t>(std::countr_zero(bits))];
-  return kNoShelf;
-}
-
-FreeList::Entry FreeList::best(std::int64_t bytes) const {
-  ShelfId id = shelf_of(bytes);
-  if (id == kNoShelf)
-    id = next_filled(place(bytes));
-  else if (shelves_[id].blocks.empty())
-    id = next_filled(shelves_[id].place);
-  if (id == kNoShelf) return {};
-  const Shelf& shelf = shelves_[id];
-  const Block& b = shelf.blocks.back();
-  return {shelf.bytes, b.address, b.id};
 }
 
 FreeList::Entry FreeList::after(const Entry& e) const {
@@ -95,40 +57,22 @@ std::vector<FreeList::Entry> FreeList::from(std::int64_t bytes) const {
   return found;
 }
 
-FreeList::ShelfId FreeList::insert(const Entry& e) {
-  ShelfId id = shelf_of(e.bytes);
-  if (id == kNoShelf) id = add_shelf(e.bytes);
-  Shelf& shelf = shelves_[id];
-  std::vector<Block>& blocks = shelf.blocks;
-  if (blocks.empty()) {
-    blocks.push_back({e.address, e.id});
-    mark(shelf);
-  } else if (e.address < blocks.back().address) {
-    blocks.push_back({e.address, e.id});
-  } else {
-    blocks.insert(blocks.begin() + at(blocks_above(e.address, blocks)), {e.address, e.id});
-  }
-  return id;
-}
-
-void FreeList::erase(ShelfId id, Address address) {
-  Shelf& shelf = shelves_[id];
-  std::vector<Block>& blocks = shelf.blocks;
-  if (blocks.back().address == address) {  // as the best fit is
-    blocks.pop_back();
-    if (blocks.empty()) mark(shelf);
+void FreeList::insert_among(std::vector<Block>& blocks, const Block& b) {
+  constexpr std::size_t kFew = 16;
+  if (blocks.size() > kFew) {
+    blocks.insert(blocks.begin() + at(blocks_above(b.address, blocks)), b);
     return;
   }
+  blocks.push_back(b);
+  std::size_t i = blocks.size() - 1;
+  for (; i > 0 && blocks[i - 1].address < b.address; --i) blocks[i] = blocks[i - 1];
+  blocks[i] = b;
+}
+
+void FreeList::erase_among(std::vector<Block>& blocks, Address address) {
   const std::size_t i = blocks_above(address, blocks);
   PLIMSOLL_ASSERT(i < blocks.size() && blocks[i].address == address);
   blocks.erase(blocks.begin() + at(i));
-}
-
-/// Notes whether it holds blocks.
-void FreeList::mark(const Shelf& shelf) {
-  std::uint64_t& word = filled_[shelf.place / kWord];
-  const std::uint64_t bit = std::uint64_t{1} << shelf.place % kWord;
-  word = shelf.blocks.empty() ? word & ~bit : word | bit;
 }
 
 FreeList::ShelfId FreeList::add_shelf(std::int64_t bytes) {
@@ -168,18 +112,19 @@ void FreeList::drop_bare() {
   sizes_.resize(kept);
   order_.resize(kept);
   slots_.assign(std::bit_ceil(4 * kept + 256), kNoShelf);
+  last_slot_ = slots_.size() - 1;
   filled_.assign(kept / kWord + 1, 0);
   number(0);
   for (const ShelfId id : order_) {
     enter(id);
-    mark(shelves_[id]);
+    mark_filled(shelves_[id]);
   }
 }
 
 /// Puts a shelf where shelf_of() looks for it.
 void FreeList::enter(ShelfId id) {
-  std::size_t i = slot(shelves_[id].bytes, slots_.size());
-  while (slots_[i] != kNoShelf) i = (i + 1) & (slots_.size() - 1);
+  std::size_t i = slot(shelves_[id].bytes);
+  while (slots_[i] != kNoShelf) i = (i + 1) & last_slot_;
   slots_[i] = id;
 }
 

@@ -33,6 +33,7 @@ class Executor::Script {
   std::size_t places() const { return places_; }
 
   // While the first micro-batch is played, of one pass after the other.
+  void begins(std::size_t most_lines);
   void allocates(TensorId, const TensorInfo&, const StepPoint&);
   void frees(TensorId, const StepPoint&);
   void grows(std::size_t segment, const StepPoint&);

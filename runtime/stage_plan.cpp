@@ -16,23 +16,45 @@ void sort_unique(std::vector<ValueId>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
-/// The values of a segment and of the one that stands for its class, by what ops read and make.
-std::map<ValueId, ValueId> own_values(const Program& p, const std::vector<ValueId>& storage,
-                                      const Segment& of_class, const Segment& own) {
-  std::map<ValueId, ValueId> values;
-  const auto pair = [&](ValueId a, ValueId b) {
-    if (a != kNone) values.try_emplace(storage[a], storage[b]);
-  };
-  for (OpId i = 0; i < own.op_count; ++i) {
-    const Op& a = p.ops[of_class.first_op + i];
-    const Op& b = p.ops[own.first_op + i];
-    pair(a.output, b.output);
-    for (std::size_t k = 0; k < a.inputs.size(); ++k) pair(a.inputs[k], b.inputs[k]);
-  }
-  return values;
-}
-
 }  // namespace
+
+/// The values of a segment, by those of the one that stands for its class.
+class StagePlan::OwnValues {
+ public:
+  explicit OwnValues(const Problem& p)
+      : program_(*p.program),
+        storage_(p.inventory.flow.storage),
+        own_(p.program->values.size(), kNone) {}
+
+  void set(const Segment& of_class, const Segment& own) {
+    for (const ValueId v : set_) own_[v] = kNone;
+    set_.clear();
+    if (of_class.first_op == own.first_op) return;
+    for (OpId i = 0; i < own.op_count; ++i) {
+      const Op& a = program_.ops[of_class.first_op + i];
+      const Op& b = program_.ops[own.first_op + i];
+      pair(a.output, b.output);
+      for (std::size_t k = 0; k < a.inputs.size(); ++k) pair(a.inputs[k], b.inputs[k]);
+    }
+  }
+
+  /// What ops neither read nor make is its own.
+  ValueId of(ValueId v) const { return v == kNone || own_[v] == kNone ? v : own_[v]; }
+
+ private:
+  void pair(ValueId a, ValueId b) {
+    if (a == kNone) return;
+    ValueId& own = own_[storage_[a]];
+    if (own != kNone) return;
+    own = storage_[b];
+    set_.push_back(storage_[a]);
+  }
+
+  const Program& program_;
+  const std::vector<ValueId>& storage_;
+  std::vector<ValueId> own_;  ///< kNone: as it is
+  std::vector<ValueId> set_;
+};
 
 StagePlan::StagePlan(const Problem& p, const Layout& l, std::int64_t rank)
     : problem(p), layout(l), place(place_of(l, rank)), model(p) {
@@ -68,12 +90,13 @@ void StagePlan::plan_chunks() {
       if (flow.needs_gradient[v]) some.push_back(v);
     return some;
   };
+  OwnValues own_values(problem);
   for (std::size_t k = 0; k < cost.chunks.size(); ++k) {
     PlannedChunk chunk;
     chunk.piece = piece_of(layout, place.stage, static_cast<std::int64_t>(k));
     for (const Run& run : cost.chunks[k].runs)
       for (std::uint32_t i = 0; i < run.count; ++i)
-        chunk.segments.push_back(plan_segment(run, run.first_segment + i));
+        chunk.segments.push_back(plan_segment(run, run.first_segment + i, own_values));
     if (!chunk.segments.empty()) {
       const std::uint32_t first = chunk.segments.front().segment;
       if (first > 0) chunk.received = crossing(first - 1);
@@ -85,7 +108,7 @@ void StagePlan::plan_chunks() {
   }
 }
 
-PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment) {
+PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment, OwnValues& values) {
   const Program& program = *problem.program;
   const Inventory& inventory = problem.inventory;
   const Segment& own = program.segments[segment];
@@ -98,16 +121,15 @@ PlannedSegment StagePlan::plan_segment(const Run& run, std::uint32_t segment) {
   s.trace = &inventory.traces[run.mode][run.trace];
   s.class_op = of_class.first_op;
   s.first_op = own.first_op;
-  const std::map<ValueId, ValueId> values =
-      own_values(program, inventory.flow.storage, of_class, own);
+  values.set(of_class, own);
   const std::vector<std::int64_t>& bytes = model.tensors(run.mode, run.trace);
+  s.tensors.reserve(s.trace->tensors.size());
   for (std::size_t i = 0; i < s.trace->tensors.size(); ++i) {
     const TraceTensor& t = s.trace->tensors[i];
-    const auto at = values.find(t.value);
     s.successors = s.successors || t.role == TensorRole::successor;
     TensorInfo info = row_info(TensorInfo::trace, t.item, bytes[i]);
     info.tensor = &t;
-    info.value = at == values.end() ? t.value : at->second;
+    info.value = values.of(t.value);
     info.op = t.op == kNone ? kNone : s.op(t.op);
     info.segment = segment;
     s.tensors.push_back(info);

@@ -91,7 +91,8 @@ struct StagePlan {
   void plan_chunks();
   void plan_states();
   void plan_shared();
-  PlannedSegment plan_segment(const Run&, std::uint32_t segment);
+  class OwnValues;
+  PlannedSegment plan_segment(const Run&, std::uint32_t segment, OwnValues&);
   std::vector<StreamId> row_streams_;
 };
 

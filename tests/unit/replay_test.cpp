@@ -4,6 +4,8 @@
 // Rung 1 against rung 2: the closed form of a stage's peak, and playing its whole step, every
 // micro-batch of the schedule, every event of every layer's trace, one after the other.
 
+#include "runtime/replay.hpp"
+
 #include <iostream>
 #include <map>
 #include <set>
@@ -53,6 +55,56 @@ void compare(const Problem& problem, const Layout& layout, std::int64_t stage, c
   executor.finish();
   CHECK(device.live() == 0);
   CHECK(device.tensors() == 0);
+}
+
+/// A replay, which plays most passes from a script on a device that only serves, against the dry
+/// device over an allocator of its own, which plays all of them.
+void compare_replay(const Problem& problem, const Layout& layout, std::int64_t stage,
+                    std::int64_t capacity) {
+  const StagePlan plan(problem, layout, rank_in_stage(layout, 0, stage));
+  const AllocatorOptions options = allocator_options(problem);
+  const ReplayResult r = replay(plan, options, 2, capacity);
+  CountingBacking backing(static_cast<std::int64_t>(problem.cluster->pools.front().gpu.memory),
+                          capacity);
+  Allocator allocator(backing, options);
+  DryDevice device(plan, &allocator);
+  Executor executor(plan, device);
+  bool failed = false;
+  try {
+    executor.start();
+    executor.step();
+    executor.step();
+  } catch (const OutOfMemory& out) {
+    failed = true;
+    REQUIRE(r.failure);
+    const StepPoint &a = r.failure->at, &b = executor.at();
+    CHECK(r.failure->tensor == out.tensor);
+    CHECK(r.failure->bytes == out.info.bytes);
+    CHECK(r.failure->reserved == out.reserved);
+    CHECK(a.step == b.step);
+    CHECK(a.part == b.part);
+    CHECK(a.chunk == b.chunk);
+    CHECK(a.micro_batch == b.micro_batch);
+    CHECK(a.segment == b.segment);
+    CHECK(a.op == b.op);
+  }
+  CHECK(failed == r.failure.has_value());
+  const AllocatorStats& s = allocator.stats();
+  CHECK(r.stats.requested.peak == s.requested.peak);
+  CHECK(r.stats.requested.now == s.requested.now);
+  CHECK(r.stats.allocated.peak == s.allocated.peak);
+  CHECK(r.stats.active.peak == s.active.peak);
+  CHECK(r.stats.reserved.peak == s.reserved.peak);
+  CHECK(r.stats.inactive_split.peak == s.inactive_split.peak);
+  CHECK(r.stats.inactive_split.now == s.inactive_split.now);
+  CHECK(r.stats.segments.now == s.segments.now);
+  CHECK(r.stats.retries == s.retries);
+  CHECK(r.blocks_at_end == device.tensors());
+  CHECK(r.most_blocks == device.most_tensors());
+  executor.finish();
+  CHECK(device.tensors() == 0);
+  if (capacity == CountingBacking::kNoLimit)  // and once where memory ends on the way
+    compare_replay(problem, layout, stage, r.peak_reserved - r.peak_reserved / 8);
 }
 
 }  // namespace
@@ -121,6 +173,7 @@ TEST_CASE("the bill is the run, to the byte", "[peak][property]") {
     for (const StageBill& s : b.stages) {
       INFO("stage " << s.stage << ": " << s.peak_moment);
       compare(*problem, *layout, s.stage, s);
+      if (programs % 8 == 0) compare_replay(*problem, *layout, s.stage, CountingBacking::kNoLimit);
       ++stages;
       Int128 sum = 0;
       for (const BillLine& line : s.lines) sum += line.bytes;
