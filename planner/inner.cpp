@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 
 #include "lang/diagnostics.hpp"
 
@@ -32,6 +33,8 @@ struct Contents {
 
 struct Inner::Impl {
   static constexpr std::int64_t kNoLimit = Inner::kNoLimit;
+  /// Sums kept from one outer layout to the next; some 20 MB.
+  static constexpr std::size_t kMostStood = std::size_t{1} << 16;
 
   /// What is known of a content on the outer layout at hand.
   struct Timed {
@@ -40,7 +43,7 @@ struct Inner::Impl {
   };
   struct Sums {
     std::uint32_t stamp = 0, whole_stamp = 0;
-    StaticSums standing;  ///< what no micro-batch changes
+    const StaticSums* standing = nullptr;  ///< what no micro-batch changes
     StaticSums whole;
   };
   struct Chosen {
@@ -78,10 +81,14 @@ struct Inner::Impl {
   std::vector<std::int64_t> roles;  ///< by stage, counted from 0
   std::int64_t role_count = 1;
   std::uint32_t stamp = 0;
-  std::vector<Timed> timed;            ///< [content * pools + pool]
-  std::vector<Sums> sums;              ///< [content * roles + role]
-  std::vector<Chosen> chosen;          ///< [content * stages + stage]
-  std::vector<Standing> standing;      ///< by id
+  std::vector<Timed> timed;           ///< [content * pools + pool]
+  std::vector<Sums> sums;             ///< [content * roles + role]
+  std::vector<Chosen> chosen;         ///< [content * stages + stage]
+  std::vector<Standing> standing;     ///< by id
+  std::uint64_t standing_number = 0;  ///< its id
+  /// What stands, by standing_number and, in the lower half, content * roles + role: of many outer
+  /// layouts, which differ in micro-batches, schedule and recomputation alone.
+  std::unordered_map<std::uint64_t, StaticSums> stood;
   Standing* stands = nullptr;          ///< of the layout at hand
   std::vector<ChunkCost> chunk_costs;  ///< scratch
   /// Contents, stages and recomputed layers that were refused.
@@ -111,7 +118,9 @@ struct Inner::Impl {
     }
     contents = &table;
     ++stamp;
+    if (stood.size() > kMostStood) stood.clear();
     const std::uint32_t id = model.standing_id();
+    standing_number = id;
     if (id >= standing.size()) standing.resize(2 * std::size_t{id} + 1);
     stands = &standing[id];
     refused.clear();
@@ -195,7 +204,15 @@ struct Inner::Impl {
     const std::int64_t role = roles[static_cast<std::size_t>(stage)];
     Sums& s = slot(sums, id, role_count, role);
     if (s.stamp == stamp) return s;
-    s.standing = model.standing(stage, contents->list[static_cast<std::size_t>(id)].runs);
+    const std::uint64_t key =
+        standing_number << 32 | static_cast<std::uint64_t>(id * role_count + role);
+    auto at = stood.find(key);
+    if (at == stood.end())
+      at = stood
+               .emplace(key,
+                        model.standing(stage, contents->list[static_cast<std::size_t>(id)].runs))
+               .first;
+    s.standing = &at->second;
     s.stamp = stamp;
     return s;
   }
@@ -203,7 +220,7 @@ struct Inner::Impl {
   const StaticSums& statics(std::int32_t id, std::int64_t stage) {
     Sums& s = sums_of(id, stage);
     if (s.whole_stamp != stamp) {
-      s.whole = s.standing;
+      s.whole = *s.standing;
       model.add_passing(s.whole, stage, contents->list[static_cast<std::size_t>(id)].runs);
       s.whole_stamp = stamp;
     }
@@ -214,7 +231,7 @@ struct Inner::Impl {
   bool hopeless(std::int64_t stage, std::int64_t offset, std::int64_t count) {
     const std::int32_t id = content(offset, count);
     const StaticSums& held =
-        model.passing_stays() ? statics(id, stage) : sums_of(id, stage).standing;
+        model.passing_stays() ? statics(id, stage) : *sums_of(id, stage).standing;
     if (held.host > host_caps[static_cast<std::size_t>(stage)]) return true;
     const Bytes least = held.between.live > held.update.live ? held.between : held.update;
     return footprint_of(held, {least.live, least.live}) > caps[static_cast<std::size_t>(stage)];
@@ -229,7 +246,7 @@ struct Inner::Impl {
     if (alike && stands->too_much) return *stands->too_much;
     Int128 room = 0;
     for (const std::int64_t cap : caps) room += cap;
-    const StaticSums& held = sums_of(content(0, contents->round), 0).standing;
+    const StaticSums& held = *sums_of(content(0, contents->round), 0).standing;
     const Bytes least = held.between.live > held.update.live ? held.between : held.update;
     const bool exceeds = footprint_of(held, {least.live, least.live}) > room;
     if (alike) stands->too_much = exceeds;
@@ -302,7 +319,7 @@ struct Inner::Impl {
       const std::int64_t r = fixed_recomputed(c);
       return footprint_of(held, most(id, stage, r)) <= cap && !is_refused(id, stage, r) ? r : -1;
     }
-    std::int64_t dropped = -1;
+    std::optional<CostModel::Dropped> dropped;
     for (std::int64_t r = 0; r <= c.layers;) {
       const Bytes bytes = most(id, stage, r);
       if (footprint_of(held, bytes) <= cap) {
@@ -310,17 +327,28 @@ struct Inner::Impl {
         ++r;
         continue;
       }
-      // A layer more takes off no more than that many live bytes, and blocks are no smaller: as
-      // many layers as the excess needs can be passed over.
-      const std::int64_t excess = footprint_of(held, {bytes.live, bytes.live}) - cap;
-      if (dropped < 0) {
-        const Rational most_off =
-            Rational(model.most_dropped(stage, c.runs)) * problem.inventory.reserved_factor;
-        dropped = std::max<std::int64_t>(most_off.ceil().to_int64() + 1, 1);
-      }
-      r += std::max<std::int64_t>(excess <= 0 ? 1 : (excess + dropped - 1) / dropped, 1);
+      // Blocks are no smaller than what is live.
+      if (!dropped) dropped = model.most_dropped(stage, c.runs);
+      r += passed_over(*dropped, footprint_of(held, {bytes.live, bytes.live}) - cap);
     }
     return -1;
+  }
+
+  /// How many more layers must be recomputed at least to take off \a excess bytes. Of k layers that
+  /// are spread over the chunks a chunk holds ceil(k / chunks) at most.
+  std::int64_t passed_over(const CostModel::Dropped& d, std::int64_t excess) const {
+    const Rational factor = std::max(problem.inventory.reserved_factor, Rational(1));
+    const auto with_segments = [&](std::int64_t bytes) {
+      return std::max<std::int64_t>((Rational(bytes) * factor).ceil().to_int64(), 1);
+    };
+    // Segments are rounded up to a byte.
+    const std::int64_t needed = excess - with_segments(d.once) - 1;
+    if (needed <= 0) return 1;
+    if (d.saved <= 0) return index.layers() + 1;
+    const std::int64_t by_chunk = with_segments(d.saved * d.held);
+    const std::int64_t by_all = with_segments(d.saved * d.held_by_all);
+    return std::max((needed + by_chunk - 1) / by_chunk,
+                    ((needed + by_all - 1) / by_all - 1) * outer.vpp + 1);
   }
 
   const StageChoice& least(std::int64_t stage, std::int64_t offset, std::int64_t count) {

@@ -239,7 +239,7 @@ const StageCost& CostModel::kept_stage(std::int64_t stage) {
   for (const std::vector<Run>& chunk : runs) {
     s.chunks.emplace_back();
     s.chunks.back().runs = chunk;
-    price_chunk(s, s.chunks.back());
+    price_chunk(s, s.chunks.back(), runs.size() == 1);
   }
   kept_.push_back({stage, std::move(s)});
   return kept_.back().cost;

@@ -215,11 +215,15 @@ class CostModel {
   /// \a mode (see recompute()).
   void price_chunks(std::int64_t stage, const StaticSums& sums, const StageRuns& runs,
                     RecomputeMode mode, std::int64_t recomputed, std::vector<ChunkCost>& out);
-  /// The largest moment of a stage of these chunks.
+  /// The largest moment of a stage of these chunks; of equal ones the first.
   Bytes most(std::int64_t stage, const StaticSums& sums, const std::vector<ChunkCost>& chunks);
-  /// Live bytes that fully recomputing one more layer of such a stage can take off a moment at
-  /// most.
-  std::int64_t most_dropped(std::int64_t stage, const StageRuns& runs);
+  /// What fully recomputing layers of such a stage takes off its largest moment at most, in live
+  /// bytes: `once`, and for each of them what it saves in the micro-batches that its chunk holds.
+  struct Dropped {
+    std::int64_t saved = 0, once = 0;
+    std::int64_t held = 0, held_by_all = 0;  ///< micro-batches: a chunk's at most, all chunks'
+  };
+  Dropped most_dropped(std::int64_t stage, const StageRuns& runs);
 
   /// Candidate moments, largest first.
   std::vector<Moment> moments(const StageCost&, bool first_step) const;
@@ -296,8 +300,11 @@ class CostModel {
   const Shape& shape_for(const Env&);
   SegmentCost walk(const SegmentTrace&, const std::vector<std::int64_t>& bytes) const;
   void price_stage_traces(const Env&);
-  void price_chunk(const StaticSums&, ChunkCost&) const;
-  ChunkPeak peak_of(const StaticSums&, const std::vector<Run>&, bool backward,
+  /// \a alone: the stage has no other chunk, so that gradients may grow as its first backward
+  /// passes.
+  void price_chunk(const StaticSums&, ChunkCost&, bool alone) const;
+  ChunkPeak peak_of(const StaticSums&, const std::vector<Run>&,
+                    const std::vector<const SegmentCost*>&, bool backward,
                     bool gradients_grow) const;
   std::int64_t spill(std::uint32_t trace, bool backward, bool late) const {
     return shape_->spill_sums[trace][(backward ? 2 : 0) + (late ? 1 : 0)];
@@ -344,6 +351,7 @@ class CostModel {
   std::int64_t traced_role_ = -2;                ///< of what per_stage_ holds
   std::vector<Kept> kept_;
   std::vector<Group> groups_;
+  mutable std::vector<const SegmentCost*> run_costs_;  ///< scratch
   std::map<std::array<std::int64_t, 5>, std::vector<Holding>> holdings_;
 };
 

@@ -4,7 +4,6 @@
 // Which segments a stage's chunks hold, and the most that they hold at once.
 
 #include <algorithm>
-#include <numeric>
 
 #include "planner/stage_cost.hpp"
 
@@ -78,40 +77,48 @@ void CostModel::lay_out_chunks() {
   }
 }
 
-ChunkPeak CostModel::peak_of(const StaticSums& stage, const std::vector<Run>& runs, bool backward,
+ChunkPeak CostModel::peak_of(const StaticSums& stage, const std::vector<Run>& runs,
+                             const std::vector<const SegmentCost*>& costs, bool backward,
                              bool gradients_grow) const {
   ChunkPeak best;
   best.bytes = {-1, -1};
   std::int64_t grown_after = 0;
   if (gradients_grow)
     for (const Run& r : runs) grown_after += r.count * stage.grown[r.trace];
+  // What lies over from a neighbour differs at the ends of a run; the rest grows or falls evenly.
+  const bool even = inventory_.spills.empty();
   Bytes before;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run& r = runs[i];
-    const SegmentCost& c = cost(r);
+    const SegmentCost& c = *costs[i];
+    const Bytes& own = backward ? c.backward : c.forward;
     const std::int64_t grown_each = gradients_grow ? stage.grown[r.trace] : 0;
-    // What lies over from a neighbour differs at the ends of a run; the rest grows or falls evenly.
-    const bool even = inventory_.spills.empty();
-    const std::int64_t candidates[] = {0, even ? -1 : 1, even ? -1 : r.count - 2, r.count - 1};
-    for (const std::int64_t at : candidates) {
-      if (at < 0 || at >= r.count) continue;
-      Bytes here = before + at * c.saved + (backward ? c.backward : c.forward);
-      const auto neighbour = [&](bool earlier, bool late) {
+    // What spills over to it: of what ran just before and stays, of what runs next and comes early.
+    const auto spilled_to = [&](std::int64_t at) {
+      const auto of = [&](bool earlier, bool late) -> std::int64_t {
         const bool same = earlier ? at > 0 : at + 1 < r.count;
-        if (!same && (earlier ? i == 0 : i + 1 == runs.size())) return;
-        const std::int64_t extra =
-            spill(same ? r.trace : runs[earlier ? i - 1 : i + 1].trace, backward, late);
-        here += {extra, in_blocks(extra)};
+        if (!same && (earlier ? i == 0 : i + 1 == runs.size())) return 0;
+        return spill(same ? r.trace : runs[earlier ? i - 1 : i + 1].trace, backward, late);
       };
-      if (!inventory_.spills.empty()) {
-        neighbour(!backward, true);  // what ran just before and stays
-        neighbour(backward, false);  // what runs next and comes early
-      }
+      return std::array<std::int64_t, 2>{of(!backward, true), of(backward, false)};
+    };
+    const auto consider = [&](std::int64_t at) {
       // Gradients of the layers that this backward has passed, and of the one it is in.
       const std::int64_t grown = grown_after - at * grown_each;
+      std::array<std::int64_t, 2> extra = {0, 0};
+      if (!even) extra = spilled_to(at);
+      const Int128 live =
+          Int128{before.live} + Int128{at} * c.saved.live + own.live + extra[0] + extra[1] + grown;
+      if (live <= best.bytes.live) return;
+      Bytes here = before + at * c.saved + own;
+      for (const std::int64_t e : extra) here += {e, in_blocks(e)};
       here += {grown, grown};
-      if (here.live > best.bytes.live) best = {here, i, at};
-    }
+      best = {here, i, at};
+    };
+    consider(0);
+    if (!even && r.count > 1) consider(1);
+    if (!even && r.count > 3) consider(r.count - 2);
+    if (r.count > 1 && (even || r.count > 2)) consider(r.count - 1);
     before += r.count * c.saved;
     grown_after -= r.count * grown_each;
   }
@@ -119,12 +126,16 @@ ChunkPeak CostModel::peak_of(const StaticSums& stage, const std::vector<Run>& ru
   return best;
 }
 
-void CostModel::price_chunk(const StaticSums& stage, ChunkCost& c) const {
+void CostModel::price_chunk(const StaticSums& stage, ChunkCost& c, bool alone) const {
   c.saved = {};
-  for (const Run& r : c.runs) c.saved += r.count * cost(r).saved;
-  c.forward = peak_of(stage, c.runs, false, false);
-  c.backward = peak_of(stage, c.runs, true, false);
-  c.first_backward = peak_of(stage, c.runs, true, true);
+  run_costs_.clear();
+  for (const Run& r : c.runs) {
+    run_costs_.push_back(&cost(r));
+    c.saved += r.count * run_costs_.back()->saved;
+  }
+  c.forward = peak_of(stage, c.runs, run_costs_, false, false);
+  c.backward = peak_of(stage, c.runs, run_costs_, true, false);
+  c.first_backward = alone ? peak_of(stage, c.runs, run_costs_, true, true) : c.backward;
 }
 
 ItemRows CostModel::spilled(std::uint32_t trace, bool backward, bool late) const {
@@ -179,18 +190,36 @@ Bytes CostModel::moment_bytes(const StaticSums& s, const std::vector<ChunkCost>&
   return bytes;
 }
 
+Bytes CostModel::most(std::int64_t stage, const StaticSums& s,
+                      const std::vector<ChunkCost>& chunks) {
+  Bytes best{-1, -1};
+  for (const Holding& h : holdings_of(stage)) {
+    const int g = h.gradients == 2;
+    const ChunkCost& c = chunks[static_cast<std::size_t>(h.chunk)];
+    Int128 live = (h.backward ? s.backward[g] : s.forward[g]).live;
+    std::int64_t micro_batches = 0;
+    for (std::size_t k = 0; k < h.alive.size(); ++k) {
+      live += Int128{h.alive[k]} * chunks[k].saved.live;
+      micro_batches = std::max<std::int64_t>(micro_batches, h.alive[k]);
+    }
+    live += (!h.backward        ? c.forward
+             : h.gradients == 1 ? c.first_backward
+                                : c.backward)
+                .bytes.live -
+            c.saved.live;
+    live += Int128{micro_batches} * s.shared.live;
+    if (h.backward) live += s.shared_gradients.live;
+    if (live > best.live) best = moment_bytes(s, chunks, h, false);
+  }
+  for (const Bytes& b : {s.update, s.between})
+    if (b.live > best.live) best = b;
+  return best;
+}
+
 Bytes CostModel::most(std::int64_t stage, std::int64_t& outside) {
   const StageCost& s = kept_stage(stage);
   outside = s.outside;
-  // The same order as moments(): of equal ones the first.
-  Bytes best{-1, -1};
-  const auto consider = [&](const Bytes& b) {
-    if (b.live > best.live) best = b;
-  };
-  for (const Holding& h : holdings_of(stage)) consider(moment_bytes(s, s.chunks, h, false));
-  consider(s.update);
-  consider(s.between);
-  return best;
+  return most(stage, s, s.chunks);  // as moments() orders them
 }
 
 Constructed CostModel::constructed(std::int64_t stage) {
@@ -225,38 +254,31 @@ void CostModel::price_chunks(std::int64_t stage, const StaticSums& sums, const S
       out[k].backward = out[k - 1].backward;
       out[k].first_backward = out[k - 1].first_backward;
     } else {
-      price_chunk(sums, out[k]);
+      price_chunk(sums, out[k], vpp == 1);
     }
   }
 }
 
-Bytes CostModel::most(std::int64_t stage, const StaticSums& sums,
-                      const std::vector<ChunkCost>& chunks) {
-  Bytes best{-1, -1};
-  const auto consider = [&](const Bytes& b) {
-    if (b.live > best.live) best = b;
-  };
-  for (const Holding& h : holdings_of(stage)) consider(moment_bytes(sums, chunks, h, false));
-  consider(sums.update);
-  consider(sums.between);
-  return best;
-}
-
-std::int64_t CostModel::most_dropped(std::int64_t stage, const StageRuns& runs) {
-  std::int64_t alive = 0;
-  for (const Holding& h : holdings_of(stage))
-    alive = std::max(alive, std::accumulate(h.alive.begin(), h.alive.end(), std::int64_t{0}));
-  std::int64_t saved = 0, transient = 0;
+CostModel::Dropped CostModel::most_dropped(std::int64_t stage, const StageRuns& runs) {
+  Dropped out;
+  for (const Holding& h : holdings_of(stage)) {
+    std::int64_t all = 0;
+    for (const std::int64_t alive : h.alive) {
+      out.held = std::max(out.held, alive);
+      all += alive;
+    }
+    out.held_by_all = std::max(out.held_by_all, all);
+  }
   for (const std::vector<Run>& chunk : runs)
     for (const Run& r : chunk) {
       if (r.trace >= problem_.program->class_count) continue;
       const SegmentCost& none = cost({r.trace, 0, 1, 0});
       const SegmentCost& full = cost({r.trace, kFullRecompute, 1, 0});
-      saved = std::max(saved, none.saved.live - full.saved.live);
-      transient = std::max({transient, none.forward.live - full.forward.live,
-                            none.backward.live - full.backward.live});
+      out.saved = std::max(out.saved, none.saved.live - full.saved.live);
+      out.once = std::max({out.once, none.forward.live - full.forward.live,
+                           none.backward.live - full.backward.live});
     }
-  return alive * saved + transient;
+  return out;
 }
 
 std::int64_t CostModel::host_bytes(std::int64_t stage) {
