@@ -281,6 +281,29 @@ inline void Allocator::hand_out(BlockId id, std::int64_t requested, std::int64_t
   stats_.active.add(b.bytes);
 }
 
+bool Allocator::borrow(std::int64_t bytes, StreamId stream) {
+  PLIMSOLL_ASSERT(bytes > 0);
+  BlockId found = kNoBlock;
+  std::int64_t size = 0;
+  if (bytes <= kLargestRequest) {
+    size = rounded(bytes);
+    found = find_free(size, caches_[cache(stream, size <= options_.small_size)].free);
+  }
+  if (found == kNoBlock) {
+    const std::optional<BlockId> block = allocate(bytes, stream);
+    if (block) free(*block);
+    return block.has_value();
+  }
+  // What is cut off a free block joins it again: the gauges alone have seen it.
+  const Block& b = at(found);
+  const bool splits = may_split(b, size);
+  stats_.requested.touch(bytes);
+  stats_.allocated.touch(splits ? size : b.bytes);
+  stats_.active.touch(splits ? size : b.bytes);
+  if (splits && !is_split(b) && !b.expandable) stats_.inactive_split.touch(b.bytes - size);
+  return true;
+}
+
 void Allocator::free(BlockId id) {
   PLIMSOLL_ASSERT(is_used(id));
   Block& b = at(id);

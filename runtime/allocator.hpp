@@ -53,6 +53,10 @@ struct Gauge {
     if (now > peak) peak = now;
   }
   void take(std::int64_t amount) { now -= amount; }
+  /// As much more for a moment.
+  void touch(std::int64_t amount) {
+    if (now + amount > peak) peak = now + amount;
+  }
 };
 
 /// D11.
@@ -83,6 +87,9 @@ class Allocator {
   /// after all that is cached went back. The id is valid until it is freed.
   std::optional<BlockId> allocate(std::int64_t bytes, StreamId stream = 0);
   void free(BlockId);
+  /// The two at once: a block that is gone before anything else happens. False where there is no
+  /// memory.
+  bool borrow(std::int64_t bytes, StreamId stream = 0);
   /// D9: \a stream, not the block's own, uses the block too: once freed it stays active until
   /// finished(stream) says that this work is done.
   void record_stream(BlockId, StreamId stream);

@@ -2,9 +2,10 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <vector>
 
 /// Where the allocator's segments come from: one policy, several kinds of memory.
 namespace plimsoll::runtime {
@@ -52,14 +53,23 @@ class CountingBacking : public Backing {
 
   std::int64_t used() const { return used_; }
   /// Segments and ranges not given back.
-  std::size_t held() const { return held_.size(); }
+  std::size_t held() const { return held_.size() - given_back_; }
 
  private:
+  /// A segment, or a range.
+  struct Held {
+    Address at = 0;
+    std::int64_t bytes = 0;   ///< 0: given back
+    std::int64_t mapped = 0;  ///< of a range
+  };
+  Held& holding(Address);
+  void give_back(Held&);
+
   std::int64_t total_, capacity_;
   std::int64_t used_ = 0;
-  Address next_ = Address{1} << 21;         ///< no segment lies at 0
-  std::map<Address, std::int64_t> held_;    ///< bytes of segments and ranges by address
-  std::map<Address, std::int64_t> mapped_;  ///< bytes mapped in a range, by the range's address
+  Address next_ = Address{1} << 21;  ///< no segment lies at 0
+  std::vector<Held> held_;           ///< by address, as they are born
+  std::size_t given_back_ = 0;       ///< of those
 };
 
 }  // namespace plimsoll::runtime

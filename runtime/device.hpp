@@ -130,6 +130,8 @@ class Device {
 
   virtual TensorId allocate(const TensorInfo&) = 0;  ///< throws OutOfMemory
   virtual void free(TensorId) = 0;
+  /// The two at once: a tensor that is gone before anything else happens.
+  virtual void touch(const TensorInfo& info) { free(allocate(info)); }
   /// The tensor's last \a bytes are not needed after all.
   virtual void shrink(TensorId, std::int64_t bytes) = 0;
   /// The tensor lives on under another description: what one segment hands to the next.
@@ -154,8 +156,8 @@ class Device {
   virtual void update(int /*step*/) {}
   /// Devices that only count are not told of copies, transfers and early frees.
   virtual bool computes() const { return true; }
-  /// Devices that only serve need no more than allocate(), free() and shrink(), and are told of
-  /// nothing else where that is easier.
+  /// Devices that only serve need no more than allocate(), free(), touch() and shrink(), and are
+  /// told of nothing else where that is easier.
   virtual bool only_serves() const { return false; }
   /// A value that the next segment keeps for itself while this one keeps it too.
   virtual void copy(TensorId /*from*/, TensorId /*to*/) {}

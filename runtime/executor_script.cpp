@@ -26,8 +26,13 @@ void Executor::Script::allocates(TensorId tensor, const TensorInfo& info, const 
 }
 
 void Executor::Script::frees(TensorId tensor, const StepPoint& at) {
-  written().lines.push_back({Line::free, place_of_[tensor], at.segment, at.op});
-  vacant_.push_back(place_of_[tensor]);
+  std::vector<Line>& lines = written().lines;
+  const std::uint32_t place = place_of_[tensor];
+  if (!lines.empty() && lines.back().kind == Line::allocate && lines.back().place == place)
+    lines.back().kind = Line::touch;
+  else
+    lines.push_back({Line::free, place, at.segment, at.op});
+  vacant_.push_back(place);
 }
 
 void Executor::Script::grows(std::size_t segment, const StepPoint& at) {
@@ -89,6 +94,10 @@ bool Executor::play_script(MicroBatch& micro_batch) {
           break;
         case Script::Line::free:
           device_.free(std::exchange(places[line->place], kNoTensor));
+          break;
+        case Script::Line::touch:
+          info->micro_batch = at_.micro_batch;
+          device_.touch(*info++);
           break;
         case Script::Line::grow:
           if (!grown_) grow(chunk.segments[line->place]);

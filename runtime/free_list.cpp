@@ -80,6 +80,7 @@ FreeList::ShelfId FreeList::add_shelf(std::int64_t bytes) {
   if (spare_.empty()) {
     spare_.push_back(static_cast<ShelfId>(shelves_.size()));
     shelves_.emplace_back();
+    places_.push_back(0);
   }
   const ShelfId id = spare_.back();
   spare_.pop_back();
@@ -117,7 +118,7 @@ void FreeList::drop_bare() {
   number(0);
   for (const ShelfId id : order_) {
     enter(id);
-    mark_filled(shelves_[id]);
+    mark_filled(id);
   }
 }
 
@@ -130,7 +131,8 @@ void FreeList::enter(ShelfId id) {
 
 /// Tells the shelves from a place on where they are.
 void FreeList::number(std::size_t from) {
-  for (std::size_t i = from; i < order_.size(); ++i) shelves_[order_[i]].place = i;
+  for (std::size_t i = from; i < order_.size(); ++i)
+    places_[order_[i]] = static_cast<std::uint32_t>(i);
 }
 
 }  // namespace plimsoll::runtime

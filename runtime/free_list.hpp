@@ -48,7 +48,6 @@ class FreeList {
   };
   struct Shelf {
     std::int64_t bytes = 0;
-    std::size_t place = 0;      ///< in order_
     std::vector<Block> blocks;  ///< the lowest address last
   };
   static constexpr ShelfId kNoShelf = ~ShelfId{0};
@@ -57,8 +56,8 @@ class FreeList {
   ShelfId shelf_of(std::int64_t bytes) const;
   ShelfId next_filled(std::size_t place) const;
   std::size_t place(std::int64_t bytes) const;
-  void mark_filled(const Shelf& s) { filled_[s.place / kWord] |= bit(s.place); }
-  void mark_bare(const Shelf& s) { filled_[s.place / kWord] &= ~bit(s.place); }
+  void mark_filled(ShelfId id) { filled_[places_[id] / kWord] |= bit(places_[id]); }
+  void mark_bare(ShelfId id) { filled_[places_[id] / kWord] &= ~bit(places_[id]); }
   static std::uint64_t bit(std::size_t place) { return std::uint64_t{1} << place % kWord; }
   /// The slot of a size where no other has it.
   std::size_t slot(std::int64_t bytes) const {
@@ -73,6 +72,7 @@ class FreeList {
   void number(std::size_t from);
 
   std::vector<Shelf> shelves_;
+  std::vector<std::uint32_t> places_;     ///< theirs in order_
   std::vector<ShelfId> spare_;            ///< shelves without a size
   std::vector<std::int64_t> sizes_;       ///< ascending
   std::vector<ShelfId> order_;            ///< by place in sizes_
@@ -105,7 +105,7 @@ inline FreeList::Entry FreeList::best(std::int64_t bytes) const {
   if (id == kNoShelf)
     id = next_filled(place(bytes));
   else if (shelves_[id].blocks.empty())
-    id = next_filled(shelves_[id].place);
+    id = next_filled(places_[id]);
   if (id == kNoShelf) return {};
   const Shelf& shelf = shelves_[id];
   const Block& b = shelf.blocks.back();
@@ -117,7 +117,7 @@ inline FreeList::ShelfId FreeList::insert(const Entry& e) {
   if (id == kNoShelf) id = add_shelf(e.bytes);
   Shelf& shelf = shelves_[id];
   if (shelf.blocks.empty())
-    mark_filled(shelf);
+    mark_filled(id);
   else if (shelf.blocks.back().address < e.address) {
     insert_among(shelf.blocks, {e.address, e.id});
     return id;
@@ -133,7 +133,7 @@ inline void FreeList::erase(ShelfId id, Address address) {
     return;
   }
   shelf.blocks.pop_back();  // as the best fit is
-  if (shelf.blocks.empty()) mark_bare(shelf);
+  if (shelf.blocks.empty()) mark_bare(id);
 }
 
 }  // namespace plimsoll::runtime

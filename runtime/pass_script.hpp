@@ -16,14 +16,14 @@ namespace plimsoll::runtime {
 class Executor::Script {
  public:
   struct Line {
-    enum Kind : std::uint8_t { allocate, free, grow } kind = allocate;
+    enum Kind : std::uint8_t { allocate, free, touch, grow } kind = allocate;
     std::uint32_t place = 0;        ///< grow: index of the segment
     std::uint32_t segment = kNone;  ///< where the executor is
     OpId op = kNone;
   };
   struct Pass {
     std::vector<Line> lines;
-    std::vector<TensorInfo> infos;  ///< of the lines that allocate, in order
+    std::vector<TensorInfo> infos;  ///< of the lines that allocate or touch, in order
     Line end;                       ///< where it leaves the executor
     bool is_complete = false;
   };

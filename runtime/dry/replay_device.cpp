@@ -7,16 +7,26 @@
 
 namespace plimsoll::runtime {
 
-TensorId ReplayDevice::allocate(const TensorInfo& info) {
-  const Tensor t{info.bytes, blocks_.make(info, live()), info.stream, info.row};
+/// An entry for one more tensor.
+TensorId ReplayDevice::vacancy() {
   if (vacant_.empty()) {
-    table_.push_back(t);
-    return static_cast<TensorId>(table_.size() - 1);
+    vacant_.push_back(static_cast<TensorId>(table_.size()));
+    table_.emplace_back();
   }
-  const TensorId id = vacant_.back();
+  return vacant_.back();
+}
+
+TensorId ReplayDevice::allocate(const TensorInfo& info) {
+  const BlockId block = blocks_.make(info, live());
+  const TensorId id = vacancy();
   vacant_.pop_back();
-  table_[id] = t;
+  table_[id] = {info.bytes, block, info.stream, info.row};
   return id;
+}
+
+void ReplayDevice::touch(const TensorInfo& info) {
+  blocks_.touch(info, live());
+  vacancy();
 }
 
 void ReplayDevice::free(TensorId id) {

@@ -19,6 +19,7 @@ class ReplayDevice final : public Device {
 
   TensorId allocate(const TensorInfo&) override;
   void free(TensorId) override;
+  void touch(const TensorInfo&) override;
   void shrink(TensorId, std::int64_t bytes) override;
   void run(const OpRun&) override {}
   void moment(const StepPoint&) override {}
@@ -37,6 +38,8 @@ class ReplayDevice final : public Device {
     std::uint32_t row = kNone;
   };
   std::int64_t live() const { return blocks_.allocator().stats().requested.now; }
+
+  TensorId vacancy();
 
   TensorBlocks blocks_;
   std::vector<Tensor> table_;

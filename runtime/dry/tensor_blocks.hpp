@@ -27,6 +27,11 @@ class TensorBlocks {
     fail(info, live);
   }
   void free(BlockId block) { allocator_.free(block); }
+  /// The two at once.
+  void touch(const TensorInfo& info, std::int64_t live) {
+    if (phase_ != Phase::steps) construct(info);
+    if (!allocator_.borrow(info.bytes, info.stream)) fail(info, live);
+  }
   const Allocator& allocator() const { return allocator_; }
 
  private:

@@ -411,3 +411,57 @@ TEST_CASE("the allocator does what a naive writing of the policy does", "[alloca
   CHECK(refused > 0);
   CHECK(retried > refused);
 }
+
+TEST_CASE("to borrow is to allocate and to free at once", "[allocator][property]") {
+  const unsigned seed = test::seed_of_run();
+  INFO("PLIMSOLL_SEED=" << seed);
+  std::mt19937 random(seed);
+  int served = 0, refused = 0;
+  for (int round = 0; round < 100; ++round) {
+    const AllocatorOptions o = random_options(random);
+    const auto capacity = static_cast<std::int64_t>(60 + random() % 900) * kMiB;
+    CountingBacking backing(capacity), other_backing(capacity);
+    Allocator borrowing(backing, o), other(other_backing, o);
+    std::vector<std::pair<BlockId, BlockId>> held;
+    const unsigned keep = 2 + random() % 40;
+    for (int step = 0; step < 200; ++step) {
+      INFO("round " << round << ", step " << step << ", expandable " << o.expandable_segments);
+      const std::int64_t size = random_size(random);
+      const auto stream = static_cast<StreamId>(random() % 2);
+      if (random() % 3 == 0) {
+        const std::optional<BlockId> block = other.allocate(size, stream);
+        if (block) other.free(*block);
+        REQUIRE(borrowing.borrow(size, stream) == block.has_value());
+        ++(block ? served : refused);
+      } else if (held.empty() || random() % (held.size() + keep) >= held.size()) {
+        const std::optional<BlockId> a = borrowing.allocate(size, stream);
+        const std::optional<BlockId> b = other.allocate(size, stream);
+        REQUIRE(a.has_value() == b.has_value());
+        if (a) held.push_back({*a, *b});
+      } else {
+        std::swap(held[random() % held.size()], held.back());
+        borrowing.free(held.back().first);
+        other.free(held.back().second);
+        held.pop_back();
+      }
+      const AllocatorStats &a = borrowing.stats(), &b = other.stats();
+      for (const auto gauge : {&AllocatorStats::requested, &AllocatorStats::allocated,
+                               &AllocatorStats::active, &AllocatorStats::reserved,
+                               &AllocatorStats::inactive_split, &AllocatorStats::segments}) {
+        REQUIRE((a.*gauge).now == (b.*gauge).now);
+        REQUIRE((a.*gauge).peak == (b.*gauge).peak);
+      }
+      REQUIRE(a.retries == b.retries);
+      REQUIRE(a.refusals == b.refusals);
+      const std::vector<Allocator::Stretch> one = borrowing.snapshot(), two = other.snapshot();
+      REQUIRE(one.size() == two.size());
+      for (std::size_t i = 0; i < one.size(); ++i) {
+        REQUIRE(one[i].address == two[i].address);
+        REQUIRE(one[i].bytes == two[i].bytes);
+        REQUIRE(one[i].state == two[i].state);
+      }
+    }
+  }
+  CHECK(served > 2000);
+  CHECK(refused > 0);
+}
