@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 #include "lang/diagnostics.hpp"
 
@@ -16,7 +17,7 @@ constexpr std::int64_t kMaxChunks = 8;
 constexpr std::int64_t kMinTokens = 1024;  ///< of a sequence on a rank of a cp group
 constexpr std::int64_t kOffloadUnit = 1000;
 
-std::vector<std::int64_t> divisors(std::int64_t n) {
+std::vector<std::int64_t> find_divisors(std::int64_t n) {
   std::vector<std::int64_t> small, large;
   for (std::int64_t d = 1; d * d <= n; ++d) {
     if (n % d != 0) continue;
@@ -25,6 +26,15 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
   }
   small.insert(small.end(), large.rbegin(), large.rend());
   return small;
+}
+
+/// Ascending. The same few numbers are asked for at every core and leaf.
+const std::vector<std::int64_t>& divisors(std::int64_t n) {
+  constexpr std::size_t kMost = 4096;
+  static thread_local std::unordered_map<std::int64_t, std::vector<std::int64_t>> known;
+  if (const auto at = known.find(n); at != known.end()) return at->second;
+  if (known.size() >= kMost) known.clear();
+  return known.emplace(n, find_divisors(n)).first->second;
 }
 
 bool power_of_two(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
@@ -132,6 +142,10 @@ void set(Layout& l, Knob knob, std::int64_t v) {
 }
 
 Domains::Domains(const Problem& problem) : problem_(problem) {
+  for (std::size_t k = 0; k < kKnobCount; ++k) {
+    const auto at = problem.job->layout.find(std::string(name(variable(static_cast<Knob>(k)))));
+    if (at != problem.job->layout.end() && !at->second.values.empty()) choices_[k] = &at->second;
+  }
   for (const Op& op : problem.program->ops) {
     if (op.kind == OpKind::attention && op.heads > 0) heads_.push_back(op.heads);
     if (op.kind == OpKind::experts) experts_ = std::gcd(experts_, op.count);
@@ -178,11 +192,6 @@ bool Domains::settles_late() const {
     }
   }
   return false;
-}
-
-const Choice* Domains::choice(Knob knob) const {
-  const auto it = problem_.job->layout.find(std::string(name(variable(knob))));
-  return it == problem_.job->layout.end() || it->second.values.empty() ? nullptr : &it->second;
 }
 
 std::int64_t Domains::gpus(const Layout& layout) const {

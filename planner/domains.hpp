@@ -2,6 +2,7 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -48,6 +49,8 @@ class Domains {
   std::optional<Var> disagrees(const Layout& layout, const Env& env) const;
   /// Can it ever? False where the job gives constants only, and not dp.
   bool settles_late() const;
+  /// Does the job give it values?
+  bool is_given(Knob knob) const { return choice(knob) != nullptr; }
   /// The numbers of sequences that a serve job asks for, ascending; empty where it does not.
   std::vector<std::int64_t> sequences(const Env&) const;
   /// Lists that the job pins; empty where it does not.
@@ -60,11 +63,12 @@ class Domains {
   std::vector<std::int64_t> defaults(Knob, const Layout&) const;
   std::optional<std::int64_t> number(const eval::Value&, Knob, const Env&,
                                      std::uint64_t known) const;
-  const Choice* choice(Knob) const;
+  const Choice* choice(Knob knob) const { return choices_[static_cast<std::size_t>(knob)]; }
 
   const Problem& problem_;
-  std::vector<std::int64_t> heads_;  ///< of attention ops, distinct
-  std::int64_t experts_ = 0;         ///< the greatest common divisor of the experts' counts
+  std::array<const Choice*, kKnobCount> choices_{};  ///< nullptr where the job makes none
+  std::vector<std::int64_t> heads_;                  ///< of attention ops, distinct
+  std::int64_t experts_ = 0;  ///< the greatest common divisor of the experts' counts
 };
 
 /// Sets \a knob of \a layout.

@@ -69,8 +69,18 @@ class Programme {
     const Int128 scaled = (Int128{c.microbatches} * c.of - c.idle) * slowest + c.idle * sum;
     return (scaled + c.of - 1) / c.of + c.sends + tail;
   }
-  /// False where the most layers that each stage can hold do not add up to the model.
+  /// False where the most layers that each stage can hold, as far as what stands and its time
+  /// without recomputation go, do not add up to the model.
+  bool may_have_room();
+  /// After that, the same of all that they hold and all their time.
   bool has_room();
+  /// Where has_room() looks at a stage that holds that many layers.
+  std::int64_t looked_at(std::int64_t stage, std::int64_t count) const {
+    return stage == 0 ? 0 : stage + 1 == stages_ ? round_ - count : std::int64_t{1};
+  }
+  bool in_time(std::int64_t pace, std::int64_t tail) const {
+    return step(pace, std::max(least_sum_, pace), tail) <= cutoff_;
+  }
   bool fill(std::int64_t stage, std::int64_t offset);
   void collect_options();
   void add_options(std::int64_t stage, std::int64_t offset);
@@ -84,6 +94,8 @@ class Programme {
   Composition composition_;
   /// By stage, where has_room() knows it: the most layers that it can hold.
   std::vector<std::int64_t> most_;
+  std::int64_t room_ = 0;                     ///< of `most_`, added up
+  std::int64_t least_sum_ = 0;                ///< no paces add up to less
   std::vector<std::int64_t> found_;           ///< by stage: layers of a way that fits
   std::vector<bool> dead_;                    ///< [at(stage, offset)]: no way leads on from there
   std::vector<std::vector<Option>> options_;  ///< [at(stage, offset)]
@@ -91,47 +103,42 @@ class Programme {
   std::vector<std::vector<Label>> labels_;  ///< of the stages from `stage` on
 };
 
-bool Programme::has_room() {
+bool Programme::may_have_room() {
   if (!inner_.uniform() || stages_ < 2) return true;
-  const auto offset = [&](std::int64_t i, std::int64_t count) {
-    return i == 0 ? 0 : i + 1 == stages_ ? round_ - count : std::int64_t{1};
-  };
   most_.assign(static_cast<std::size_t>(stages_), 0);
-  std::int64_t room = 0;
-  // What stages can hold of what stands, whatever is recomputed; those between are alike …
+  // Those between the ends are alike.
   const bool alike = !inner_.numbered_stages() && !inner_.unlike_memories();
   const auto collect = [&](const auto& most_of) {
-    room = 0;
+    room_ = 0;
     for (std::int64_t i = 0; i < stages_; ++i) {
       std::int64_t& n = most_[static_cast<std::size_t>(i)];
       n = alike && i > 1 && i + 1 < stages_ ? most_[1] : most_of(i, n);
-      room += n;
+      room_ += n;
     }
-    return room >= round_;
+    return room_ >= round_;
   };
   if (!collect([&](std::int64_t i, std::int64_t) { return inner_.most_standing(i); })) return false;
-  // All paces add up to no less than that of one stage with the whole model.
-  const bool timed = cutoff_ < Inner::kNoLimit;
-  const std::int64_t sum = timed ? inner_.least_pace(0, 0, round_) : 0;
-  const auto in_time = [&](std::int64_t pace, std::int64_t tail) {
-    return step(pace, std::max(sum, pace), tail) <= cutoff_;
-  };
-  // … what they can hold as far as their time without recomputation goes …
-  if (timed && !collect([&](std::int64_t i, std::int64_t limit) {
-        return most_with(limit, [&](std::int64_t count) {
-          return in_time(inner_.least_pace(i, offset(i, count), count), 0);
-        });
-      }))
-    return false;
-  // … then what fits with its activations, and in time with what it must recompute: those in front
-  // first, since they keep the most micro-batches.
+  if (cutoff_ == Inner::kNoLimit) return true;
+  // On equal GPUs all paces add up to no less than that of one stage with the whole model.
+  least_sum_ = inner_.unlike_memories() ? 0 : inner_.least_pace(0, 0, round_);
+  return collect([&](std::int64_t i, std::int64_t limit) {
+    return most_with(limit, [&](std::int64_t count) {
+      return in_time(inner_.least_pace(i, looked_at(i, count), count), 0);
+    });
+  });
+}
+
+bool Programme::has_room() {
+  if (most_.empty()) return true;
+  // What fits with its activations, and in time with what it must recompute: those in front first,
+  // since they keep the most micro-batches.
   for (std::int64_t i = 0; i < stages_; ++i)
-    for (std::int64_t& n = most_[static_cast<std::size_t>(i)]; n > 0; --n, --room) {
-      if (room < round_) return false;
-      const StageChoice& choice = inner_.least(i, offset(i, n), n);
+    for (std::int64_t& n = most_[static_cast<std::size_t>(i)]; n > 0; --n, --room_) {
+      if (room_ < round_) return false;
+      const StageChoice& choice = inner_.least(i, looked_at(i, n), n);
       if (choice.fits && in_time(choice.pace, choice.tail)) break;
     }
-  return room >= round_;
+  return room_ >= round_;
 }
 
 /// Options of every offset that is reached from the first stage, and the least on the way there.
@@ -193,7 +200,7 @@ void Programme::collect_labels() {
 }
 
 bool Programme::feasible() {
-  if (round_ < stages_ || inner_.too_much() || !has_room()) return false;
+  if (round_ < stages_ || inner_.too_much() || !may_have_room() || !has_room()) return false;
   found_.assign(static_cast<std::size_t>(stages_), 0);
   dead_.assign(static_cast<std::size_t>(stages_ * (round_ + 1)), false);
   return fill(0, 0);
@@ -284,9 +291,13 @@ std::vector<std::int64_t> Programme::first_with(std::int64_t ns) const {
 
 std::optional<InnerSolution> Programme::solve(const std::vector<std::int64_t>& usual) {
   if (round_ < stages_ || inner_.too_much()) return std::nullopt;
+  if (!may_have_room()) return std::nullopt;
   std::optional<std::int64_t> of_usual;
   if (!usual.empty()) of_usual = time_of(usual);
-  if (of_usual) cutoff_ = std::min(cutoff_, *of_usual);
+  if (of_usual && *of_usual < cutoff_) {
+    cutoff_ = *of_usual;
+    if (!may_have_room()) return std::nullopt;
+  }
   if (!has_room()) return std::nullopt;
   collect_options();
   if (!before_[at(stages_, round_)].reached()) return std::nullopt;

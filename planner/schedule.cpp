@@ -4,6 +4,7 @@
 #include "planner/schedule.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace plimsoll {
@@ -96,6 +97,12 @@ std::vector<Slot> slots(Schedule schedule, std::int64_t pp, std::int64_t vpp, st
   return order;
 }
 
+std::int64_t enough_microbatches(Schedule schedule, std::int64_t pp, std::int64_t vpp,
+                                 std::int64_t stage) {
+  if (schedule == Schedule::gpipe && vpp == 1) return std::numeric_limits<std::int64_t>::max();
+  return vpp > 1 ? 4 * pp : pp - stage + 2;
+}
+
 std::vector<Holding> holdings(Schedule schedule, std::int64_t pp, std::int64_t vpp, std::int64_t m,
                               std::int64_t stage) {
   std::vector<Holding> found;
@@ -112,8 +119,7 @@ std::vector<Holding> holdings(Schedule schedule, std::int64_t pp, std::int64_t v
     if (m > 1) add({{all - 1}, 0, true, 2});
     return found;
   }
-  const std::int64_t period = vpp > 1 ? 4 * pp : pp - stage + 2;
-  const std::int64_t few = std::min(m, period);
+  const std::int64_t few = std::min(m, enough_microbatches(schedule, pp, vpp, stage));
   std::vector<std::int32_t> alive(static_cast<std::size_t>(vpp), 0);
   std::vector<bool> passed(static_cast<std::size_t>(vpp), false);
   bool any = false;

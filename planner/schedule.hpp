@@ -38,6 +38,9 @@ struct Holding {
   std::int8_t gradients = 0;
 };
 
+/// Of more micro-batches than these holdings() says the same.
+std::int64_t enough_microbatches(Schedule, std::int64_t pp, std::int64_t vpp, std::int64_t stage);
+
 /// Every holding of a stage's step that no other one contains. Periodic in the micro-batches, so a
 /// few periods stand for any number of them.
 std::vector<Holding> holdings(Schedule, std::int64_t pp, std::int64_t vpp,

@@ -55,7 +55,11 @@ Space::Space(const Problem& problem, Judge& judge)
       judge_(judge),
       domains_(problem),
       settles_late_(domains_.settles_late()),
-      unlike_pools_(problem.cluster->pools.size() > 1) {}
+      unlike_pools_(problem.cluster->pools.size() > 1) {
+  for (std::size_t k = kFirstOfLeaf; k < kKnobCount; ++k)
+    usual_leaves_ = usual_leaves_ && !domains_.is_given(static_cast<Knob>(k));
+  usual_leaves_ = usual_leaves_ && !unlike_pools_ && domains_.stage_pool.empty();
+}
 
 std::uint64_t Space::core_variables() {
   std::uint64_t known = bit(Var::gpus) | bit(Var::gpus_per_node) | bit(Var::dp) |
@@ -204,8 +208,17 @@ std::vector<Layout> Space::thriftiest(const Point& core) {
 }
 
 std::int64_t Space::leaf_count(const Point& core) {
-  Layout l = layout(core);
+  const Layout l = layout(core);
   set_variables(problem_, l, domains_.gpus(l), env_);
+  if (!usual_leaves_) return count_leaves(l);
+  // All that the usual values of a leaf's variables go by (domains.cpp).
+  const std::array<std::int64_t, 4> key{l.tp > 1 ? 1 : 0, l.dp * l.cp, l.pp > 1 ? 1 : 0, l.vpp};
+  auto [at, fresh] = leaf_counts_.try_emplace(key);
+  if (fresh) at->second = count_leaves(l);
+  return at->second;
+}
+
+std::int64_t Space::count_leaves(Layout l) {
   std::int64_t count = 0;
   const auto walk = [&](auto&& self, std::size_t k, std::int64_t times) -> void {
     if (k == kKnobCount) {

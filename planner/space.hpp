@@ -2,6 +2,7 @@
 // Copyright The Plimsoll Authors
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -65,6 +66,7 @@ class Space {
   void reach(std::size_t end);
   void choose_thriftiest(std::size_t knob, std::size_t end, std::vector<std::int64_t> values,
                          std::uint64_t known);
+  std::int64_t count_leaves(Layout core);
   /// The orders in which unlike pools can hold the stages; one empty list where pools are alike.
   std::vector<std::vector<std::uint32_t>> pool_orders(const Layout&) const;
 
@@ -72,6 +74,8 @@ class Space {
   Judge& judge_;
   Domains domains_;
   bool settles_late_, unlike_pools_;
+  bool usual_leaves_ = true;  ///< the job gives no variable of a leaf any values
+  std::map<std::array<std::int64_t, 4>, std::int64_t> leaf_counts_;  ///< where those are usual
   bool thrifty_ = false;      ///< only the thriftiest are wanted
   std::int64_t reached_ = 0;  ///< cores or leaves so far
   Layout layout_;             ///< as far as it is chosen

@@ -68,17 +68,17 @@ void CostModel::set_outer(const Layout& layout) {
   kept_.clear();
   ++stamp_;
   traced_role_ = -2;
+  holdings_here_.assign(static_cast<std::size_t>(layout.pp), nullptr);
   outer_env_ = environment(problem_, layout, 0);
   shape_ = &shape_for(outer_env_);
 }
 
 const CostModel::Shape& CostModel::shape_for(const Env& env) {
-  std::vector<std::int64_t> key;
-  key.reserve(shape_vars_.size());
-  for (Var v : shape_vars_) key.push_back(env[v].floor().to_int64());
-  const auto [at, is_new] = shapes_.try_emplace(std::move(key));
-  Shape& shape = at->second;
-  if (!is_new) return shape;
+  shape_key_.clear();
+  for (Var v : shape_vars_)
+    shape_key_.push_back(env[v].is_integer() ? env[v].to_int64() : env[v].floor().to_int64());
+  if (const auto at = shapes_.find(shape_key_); at != shapes_.end()) return at->second;
+  Shape& shape = shapes_[shape_key_];
   shape_tape_->run(env);
   std::size_t root = 0;
   for (const auto& traces : inventory_.traces) {

@@ -258,6 +258,15 @@ class CostModel {
     std::uint32_t absent_with = kNone;  ///< trace of a root segment
     std::optional<Expr> unloaded;       ///< its bytes where nothing is offloaded, if they differ
     bool grows = false;                 ///< gradients, made by the backward of their segment
+    Presence when;
+  };
+  struct NumbersHash {
+    std::size_t operator()(const std::vector<std::int64_t>& numbers) const {
+      std::uint64_t h = 1469598103934665603ull;
+      for (const std::int64_t n : numbers)
+        h = (h ^ static_cast<std::uint64_t>(n)) * 1099511628211ull;
+      return static_cast<std::size_t>(h ^ (h >> 29));
+    }
   };
   /// A stage's costs, kept for the stages of the layout that differ only in what they hold.
   struct Kept {
@@ -312,11 +321,11 @@ class CostModel {
   /// Rows go to \a itemised where it is given.
   void add_statics(const StaticValues&, const std::vector<std::uint32_t>& groups, const StageRuns&,
                    StaticSums&, StageCost* itemised) const;
-  /// Of a group that adds up whole numbers; the row it goes by, kNone where it holds nothing.
-  std::uint32_t sum_group(std::size_t group, const StaticValues&,
-                          const std::vector<std::int64_t>& count, std::int64_t& total,
-                          StaticSums&) const;
-  void add_static(StaticSums&, const Item&, Bytes) const;
+  /// Of a group of whole numbers: what it comes to, and the static it goes by (kNone where it holds
+  /// nothing). False where that is more than is added up this way.
+  bool sum_group(std::size_t group, const StaticValues&, const std::vector<std::int64_t>& count,
+                 std::int64_t& total, std::uint32_t& first, StaticSums&) const;
+  void add_static(StaticSums&, const Static&, std::int64_t bytes) const;
   /// Root \a i of a tape, as \a item's bytes. Throws PriceError at the item where there are none.
   std::int64_t traced_value(const Tape&, std::size_t i, const Item& item) const;
   static Rational static_value(const Tape&, std::size_t i, const Item& item);
@@ -331,7 +340,8 @@ class CostModel {
   std::optional<Tape> shape_tape_, stage_tape_;
   /// Traces with a tensor that depends on the stage, priced once a stage, and those tensors.
   std::vector<std::pair<RecomputeMode, std::uint32_t>> stage_traces_;
-  std::map<std::vector<std::int64_t>, Shape> shapes_;
+  std::vector<std::int64_t> shape_key_;  ///< scratch
+  std::unordered_map<std::vector<std::int64_t>, Shape, NumbersHash> shapes_;
   const Shape* shape_ = nullptr;
   std::vector<StageRuns> runs_;       ///< by stage; empty after set_outer()
   std::vector<std::uint32_t> begin_;  ///< by layer: its first segment; one past the last at the end
@@ -345,7 +355,7 @@ class CostModel {
   bool passing_stays_ = false, standing_by_stage_ = false;
   std::vector<Var> standing_vars_;
   std::vector<std::int64_t> standing_key_;  ///< scratch
-  std::map<std::vector<std::int64_t>, std::uint32_t> standing_ids_;
+  std::unordered_map<std::vector<std::int64_t>, std::uint32_t, NumbersHash> standing_ids_;
   std::map<std::int64_t, StaticValues> values_;  ///< by role
   StaticValues own_values_;                      ///< of a stage without a role
   std::int64_t traced_role_ = -2;                ///< of what per_stage_ holds
@@ -353,6 +363,7 @@ class CostModel {
   std::vector<Group> groups_;
   mutable std::vector<const SegmentCost*> run_costs_;  ///< scratch
   std::map<std::array<std::int64_t, 5>, std::vector<Holding>> holdings_;
+  std::vector<const std::vector<Holding>*> holdings_here_;  ///< by stage; nullptr: not asked for
 };
 
 }  // namespace plimsoll

@@ -164,11 +164,15 @@ bool CostModel::alike(std::int64_t a, std::int64_t b) const {
 }
 
 const std::vector<Holding>& CostModel::holdings_of(std::int64_t stage) {
+  const std::vector<Holding>*& here = holdings_here_[static_cast<std::size_t>(stage)];
+  if (here != nullptr) return *here;
+  const std::int64_t few = std::min(
+      layout_.microbatches, enough_microbatches(layout_.schedule, layout_.pp, layout_.vpp, stage));
   const std::array<std::int64_t, 5> key{static_cast<std::int64_t>(layout_.schedule), layout_.pp,
-                                        layout_.vpp, layout_.microbatches, stage};
+                                        layout_.vpp, few, stage};
   const auto [at, is_new] = holdings_.try_emplace(key);
-  if (is_new)
-    at->second = holdings(layout_.schedule, layout_.pp, layout_.vpp, layout_.microbatches, stage);
+  if (is_new) at->second = holdings(layout_.schedule, layout_.pp, layout_.vpp, few, stage);
+  here = &at->second;
   return at->second;
 }
 

@@ -32,9 +32,9 @@ void CostModel::collect_statics() {
                  life.kind != LifetimeKind::microbatch;
     const std::uint64_t reads = pool_.depends_on(item.bytes) | pool_.depends_on(item.shard);
     group.reads |= reads;
-    const Presence when = presence(life);
+    st.when = presence(life);
     group.stays = group.stays || item.outside ||
-                  (life.kind != LifetimeKind::microbatch && (when.update || when.between));
+                  (life.kind != LifetimeKind::microbatch && (st.when.update || st.when.between));
     if ((reads & mask_of({Var::offload})) != 0 &&
         (item.category == Category::master || item.category == Category::moments)) {
       st.unloaded = pool_.substitute(item.bytes, Env{}, mask_of({Var::offload}));
@@ -80,8 +80,11 @@ std::uint32_t CostModel::standing_id() {
   for (const std::int64_t n :
        {layout_.pp, layout_.vpp, std::int64_t{folded(layout_.schedule) ? 1 : 0}})
     standing_key_.push_back(n);
-  return standing_ids_.try_emplace(standing_key_, static_cast<std::uint32_t>(standing_ids_.size()))
-      .first->second;
+  if (const auto at = standing_ids_.find(standing_key_); at != standing_ids_.end())
+    return at->second;
+  const auto id = static_cast<std::uint32_t>(standing_ids_.size());
+  standing_ids_.emplace(standing_key_, id);
+  return id;
 }
 
 Presence presence(const Lifetime& life) {
@@ -104,12 +107,18 @@ Presence presence(const Lifetime& life) {
   return p;
 }
 
-void CostModel::add_static(StaticSums& s, const Item& item, Bytes bytes) const {
+void CostModel::add_static(StaticSums& s, const Static& st, std::int64_t total) const {
+  const Item& item = inventory_.items[st.item];
+  if (item.outside) {
+    s.outside += total;
+    return;
+  }
+  const Bytes bytes{total, in_blocks(total)};
   if (item.lifetime.kind == LifetimeKind::microbatch) {
     s.shared += bytes;
     return;
   }
-  const Presence p = presence(item.lifetime);
+  const Presence& p = st.when;
   for (int g = 0; g < 2; ++g) {
     const bool forward = p.in_forward(g == 1);
     const bool backward =
@@ -123,16 +132,17 @@ void CostModel::add_static(StaticSums& s, const Item& item, Bytes bytes) const {
   if (p.between) s.between += bytes;
 }
 
-std::uint32_t CostModel::sum_group(std::size_t g, const StaticValues& values,
-                                   const std::vector<std::int64_t>& count, std::int64_t& total,
-                                   StaticSums& s) const {
+bool CostModel::sum_group(std::size_t g, const StaticValues& values,
+                          const std::vector<std::int64_t>& count, std::int64_t& total,
+                          std::uint32_t& first, StaticSums& s) const {
   const Group& group = groups_[g];
-  std::uint32_t first = kNone;
   Int128 sum = 0;
-  std::int64_t ranks = 1;
+  std::int64_t ranks = 1, largest = 0;
+  std::vector<const std::string*> keys;
+  first = kNone;
   for (const std::uint32_t i : group.statics) {
     const Static& st = statics_[i];
-    const std::int64_t instances = st.trace == kNone ? 1 : count[st.trace];
+    std::int64_t instances = st.trace == kNone ? 1 : count[st.trace];
     const std::int64_t bytes = values.whole[i];
     if (instances == 0 || bytes == 0 || (st.absent_with != kNone && count[st.absent_with] > 0))
       continue;
@@ -140,16 +150,31 @@ std::uint32_t CostModel::sum_group(std::size_t g, const StaticValues& values,
       ranks = values.ranks[i];
       if (st.grows) s.grown[st.trace] += (bytes + ranks - 1) / ranks;
     }
-    if (first == kNone) first = st.item;
+    if (!group.adds) {
+      const Item& item = inventory_.items[st.item];
+      if (item.combine == Combine::once) {
+        if (std::any_of(keys.begin(), keys.end(), [&](const auto* k) { return *k == item.key; }))
+          continue;
+        keys.push_back(&item.key);
+        instances = 1;
+      }
+      if (item.combine == Combine::max) {
+        largest = std::max(largest, bytes);
+        instances = 0;
+      }
+    }
+    if (first == kNone) first = i;
     sum += Int128{bytes} * instances;
   }
-  const Int128 each = ranks == 1 ? sum : (sum + ranks - 1) / ranks;
-  if (each > kMostBytes)
-    throw PriceError(inventory_.items[first].origin,
-                     fmt::format("'{}' comes to more than an exbibyte on one GPU",
-                                 inventory_.items[first].name));
+  const Int128 each = (ranks == 1 ? sum : (sum + ranks - 1) / ranks) + largest;
+  if (each > kMostBytes) {
+    const Item& item = inventory_.items[statics_[first].item];
+    if (!group.adds) return false;
+    throw PriceError(item.origin,
+                     fmt::format("'{}' comes to more than an exbibyte on one GPU", item.name));
+  }
   total = static_cast<std::int64_t>(each);
-  return first;
+  return true;
 }
 
 void CostModel::add_statics(const StaticValues& values, const std::vector<std::uint32_t>& groups,
@@ -162,15 +187,16 @@ void CostModel::add_statics(const StaticValues& values, const std::vector<std::u
   for (const std::uint32_t g : groups) {
     const Group& group = groups_[g];
     const bool offloads = group.offloads && layout_.offload.sign() != 0;
-    if (itemised == nullptr && values.is_whole[g] && !offloads) {
-      std::int64_t total = 0;
-      const std::uint32_t row = sum_group(g, values, count, total, s);
-      if (row != kNone) add_static(s, inventory_.items[row], {total, in_blocks(total)});
+    std::uint32_t first = kNone;
+    std::int64_t total = 0;
+    if (itemised == nullptr && values.is_whole[g] && !offloads &&
+        sum_group(g, values, count, total, first, s)) {
+      if (first != kNone) add_static(s, statics_[first], total);
       continue;
     }
+    first = kNone;
     Rational sum = 0, shard = 1, unloaded = 0;
     std::int64_t largest = 0;
-    std::uint32_t first = kNone;
     std::vector<const std::string*> keys;
     for (std::uint32_t i : group.statics) {
       const Static& st = statics_[i];
@@ -199,7 +225,7 @@ void CostModel::add_statics(const StaticValues& values, const std::vector<std::u
         keys.push_back(&item.key);
         instances = 1;
       }
-      if (first == kNone) first = st.item;
+      if (first == kNone) first = i;
       if (item.combine == Combine::max)
         largest = std::max(largest, bytes.to_int64());
       else
@@ -207,14 +233,12 @@ void CostModel::add_statics(const StaticValues& values, const std::vector<std::u
     }
     if (offloads) s.host += ((unloaded - sum) / shard).ceil().to_int64();
     if (first == kNone) continue;
-    const std::int64_t total = (sum / shard).ceil().to_int64() + largest;
-    const Item& item = inventory_.items[first];
-    const Bytes bytes{total, item.outside ? total : in_blocks(total)};
-    if (itemised != nullptr) itemised->statics.push_back({first, bytes});
-    if (item.outside)
-      s.outside += total;
-    else
-      add_static(s, item, bytes);
+    total = (sum / shard).ceil().to_int64() + largest;
+    const Static& st = statics_[first];
+    if (itemised != nullptr)
+      itemised->statics.push_back(
+          {st.item, {total, inventory_.items[st.item].outside ? total : in_blocks(total)}});
+    add_static(s, st, total);
   }
 }
 
@@ -261,7 +285,7 @@ void CostModel::take_whole(const Part& part, StaticValues& values) const {
   values.ranks.resize(statics_.size(), 1);
   values.is_whole.resize(groups_.size(), false);
   for (const std::uint32_t g : part.groups) {
-    bool whole = groups_[g].adds;
+    bool whole = groups_[g].adds || !groups_[g].state;
     for (const std::uint32_t i : groups_[g].statics) {
       const Rational bytes = groups_[g].state ? values.bytes[i] : values.bytes[i].ceil();
       const Rational& ranks = values.shards[i];

@@ -28,11 +28,12 @@ struct SegmentSum {
   double tp = 0, cp = 0, ep = 0;
   Parameters parameters;
 
-  void add(const SegmentTime& t, RecomputeMode mode, double count) {
+  /// \a totals: t.total(), by mode.
+  void add(const SegmentTime& t, const double* totals, RecomputeMode mode, double count) {
     if (count == 0) return;
     forward += count * t.forward;
-    total += count * t.total(mode);
-    plain += count * t.total(0);
+    total += count * totals[mode];
+    plain += count * totals[0];
     tp += count * t.tp;
     cp += count * t.cp;
     ep += count * t.ep;
@@ -86,9 +87,21 @@ struct Clock::Impl {
   std::vector<Links> links;
   struct Timed {
     std::vector<std::vector<SegmentTime>> pools;  ///< by pool, by segment
+    std::vector<std::vector<double>> totals;      ///< by pool: [segment * modes + mode]
+    std::size_t modes = 2;
     std::vector<double> whole;  ///< by mode: one micro-batch through the whole model, least
     double forward = 0;         ///< of it, on the first pool
-    Parameters parameters;      ///< on a rank, over all stages
+    /// Of the layouts last asked about, by mode and way of folding: whole_layers().
+    struct Slowest {
+      std::int64_t pp = 0, vpp = 0;
+      double least = 0;
+    };
+    mutable std::vector<Slowest> slowest;
+    Parameters parameters;  ///< on a rank, over all stages
+
+    const double* total(std::size_t pool, std::size_t segment) const {
+      return totals[pool].data() + segment * modes;
+    }
   };
   std::unordered_map<TimeKey, Timed, KeyHash> timed;
   const TimeKey* last_key = nullptr;
@@ -157,6 +170,14 @@ struct Clock::Impl {
       out.pools.push_back(timer.times(key, rates[p], links[p]));
     const std::size_t modes = std::max<std::size_t>(problem.inventory.recompute_modes.size(), 2);
     out.whole.assign(modes, 0);
+    out.modes = modes;
+    out.slowest.resize(2 * modes);
+    for (const auto& pool : out.pools) {
+      auto& totals = out.totals.emplace_back();
+      for (const SegmentTime& t : pool)
+        for (std::size_t mode = 0; mode < modes; ++mode)
+          totals.push_back(t.total(static_cast<RecomputeMode>(mode)));
+    }
     const auto& first = out.pools.front();
     for (std::size_t k = 0; k < first.size(); ++k) {
       const bool layer = k < class_layers.size();
@@ -165,8 +186,8 @@ struct Clock::Impl {
       out.forward += count * first[k].forward;
       for (std::size_t mode = 0; mode < modes; ++mode) {
         double least = std::numeric_limits<double>::infinity();
-        for (const auto& pool : out.pools)
-          least = std::min(least, pool[k].total(layer ? static_cast<RecomputeMode>(mode) : 0));
+        for (std::size_t p = 0; p < out.pools.size(); ++p)
+          least = std::min(least, out.total(p, k)[layer ? mode : 0]);
         out.whole[mode] += count * least;
       }
     }
@@ -175,14 +196,19 @@ struct Clock::Impl {
   /// Of equal layers with something heavier at both ends: the least that the slowest stage can
   /// take, since stages hold whole layers. 0 where layers are unlike. \a mode: of every layer.
   double whole_layers(const Layout& l, const Timed& t, std::size_t mode) const {
+    Timed::Slowest& last = t.slowest[2 * mode + (folded(l.schedule) ? 1 : 0)];
+    if (last.pp != l.pp || last.vpp != l.vpp) last = {l.pp, l.vpp, slowest_stage(l, t, mode)};
+    return last.least;
+  }
+
+  double slowest_stage(const Layout& l, const Timed& t, std::size_t mode) const {
     const std::int64_t layers = index.layers();
     if (!uniform || l.pp < 2 || links.size() > 1 || layers % l.vpp != 0) return 0;
-    const auto& times = t.pools.front();
-    const double each = as_double(l.vpp) * times[0].total(static_cast<RecomputeMode>(mode));
+    const double each = as_double(l.vpp) * t.total(0, 0)[mode];
     if (each <= 0) return 0;
     double ends[2] = {0, 0};
-    for (const std::uint32_t r : roots[0]) ends[0] += times[class_layers.size() + r].total(0);
-    for (const std::uint32_t r : roots[1]) ends[1] += times[class_layers.size() + r].total(0);
+    for (const std::uint32_t r : roots[0]) ends[0] += t.total(0, class_layers.size() + r)[0];
+    for (const std::uint32_t r : roots[1]) ends[1] += t.total(0, class_layers.size() + r)[0];
     // A folded schedule puts both ends on the first stage.
     if (folded(l.schedule)) ends[0] += ends[1], ends[1] = 0;
     const auto held = [&](double pace) {
@@ -227,13 +253,17 @@ struct Clock::Impl {
 
   StageSeconds stage_seconds(const Layout& l, const StageWork& work) {
     const auto pool = static_cast<std::size_t>(work.pool);
-    const auto& times = segments(l).pools[pool];
+    const Timed& timed_here = segments(l);
+    const auto& times = timed_here.pools[pool];
     SegmentSum s;
+    const auto add = [&](std::size_t k, RecomputeMode mode, double count) {
+      s.add(times[k], timed_here.total(pool, k), mode, count);
+    };
     for (std::size_t k = 0; k < work.layers.size(); ++k) {
-      s.add(times[k], l.recompute, as_double(work.recomputed[k]));
-      s.add(times[k], 0, as_double(work.layers[k] - work.recomputed[k]));
+      add(k, l.recompute, as_double(work.recomputed[k]));
+      add(k, 0, as_double(work.layers[k] - work.recomputed[k]));
     }
-    for (const std::uint32_t r : work.roots) s.add(times[class_layers.size() + r], 0, 1);
+    for (const std::uint32_t r : work.roots) add(class_layers.size() + r, 0, 1);
     double away = 0;
     for (std::size_t k = 0; k < work.layers.size(); ++k) {
       const auto exposed = [&](std::size_t mode) {

@@ -128,6 +128,60 @@ TEST_CASE("dealing layers by dynamic programming equals trying every list", "[pl
   CHECK(partly > 0);
 }
 
+TEST_CASE("a stage recomputes the fewest layers with which it fits", "[planner]") {
+  const unsigned seed = test::seed_of_run();
+  std::mt19937 random(seed);
+  INFO("PLIMSOLL_SEED=" << seed);
+  int asked = 0, partly = 0, never = 0;
+  for (int i = 0; i < 24; ++i) {
+    const std::int64_t pp = 2 + below(random, 3), vpp = 1 + below(random, 3);
+    const std::int64_t layers = pp * vpp * (2 + below(random, 3));
+    const std::int64_t narrow = i % 2 == 0 ? 0 : 1 + below(random, layers - 1);
+    std::string text = world(static_cast<int>(narrow), static_cast<int>(layers - narrow),
+                             static_cast<int>(2 * pp), static_cast<int>(4 * pp));
+    const std::string plain = "framework = plain";
+    const char* frameworks[] = {"megatron", "torchtitan", "plain"};
+    text.replace(text.find(plain), plain.size(), fmt::format("framework = {}", frameworks[i % 3]));
+    const auto made = compiled(text);
+    const Problem& p = *made->problem;
+    Clock clock(p);
+    Inner inner(p, clock);
+    Layout l;
+    l.pp = pp;
+    l.vpp = vpp;
+    l.recompute = kFullRecompute;
+    l.zero = static_cast<int>(below(random, 4));
+    l.mbs = 1 + below(random, 2);
+    resolve(p, l);
+    l.stage_layers.clear();
+    l.recompute_layers.clear();
+    if (!why_impossible_outside(p, l).empty()) continue;
+    for (int k = 0; k < 40; ++k) {
+      const std::int64_t stage = below(random, pp);
+      const std::int64_t offset = stage == 0 ? 0 : 1 + below(random, layers / vpp - 1);
+      const std::int64_t count = 1 + below(random, layers / vpp - offset);
+      inner.set(l);
+      const std::int64_t some = inner.bytes(stage, offset, count, below(random, count * vpp + 1));
+      inner.set(l, some + below(random, 3) - 1 - (k % 4 == 0 ? some / 50 : 0));
+      std::int64_t fewest = 0;
+      while (fewest <= count * vpp && !inner.with(stage, offset, count, fewest).fits) ++fewest;
+      const StageChoice& least = inner.least(stage, offset, count);
+      INFO("pp " << pp << " vpp " << vpp << " stage " << stage << " offset " << offset << " count "
+                 << count << "\n"
+                 << text);
+      ++asked;
+      REQUIRE(least.fits == (fewest <= count * vpp));
+      if (least.fits) CHECK(least.recomputed == fewest);
+      partly += least.fits && fewest > 0;
+      never += !least.fits;
+    }
+  }
+  std::printf("fewest layers: seed %u, %d stages, %d recompute some, %d do not fit\n", seed, asked,
+              partly, never);
+  CHECK(partly > 50);
+  CHECK(never > 20);
+}
+
 TEST_CASE("stages whose offloaded states exceed the host's share are not dealt", "[planner]") {
   int bound = 0, infeasible = 0;
   for (const int pp : {1, 2, 3})
