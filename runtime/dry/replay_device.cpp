@@ -8,17 +8,15 @@
 namespace plimsoll::runtime {
 
 /// An entry for one more tensor.
-TensorId ReplayDevice::vacancy() {
-  if (vacant_.empty()) {
-    vacant_.push_back(static_cast<TensorId>(table_.size()));
-    table_.emplace_back();
-  }
-  return vacant_.back();
+void ReplayDevice::add_vacancy() {
+  vacant_.push_back(static_cast<TensorId>(table_.size()));
+  table_.emplace_back();
 }
 
 TensorId ReplayDevice::allocate(const TensorInfo& info) {
   const BlockId block = blocks_.make(info, live());
-  const TensorId id = vacancy();
+  if (vacant_.empty()) add_vacancy();
+  const TensorId id = vacant_.back();
   vacant_.pop_back();
   table_[id] = {info.bytes, block, info.stream, info.row};
   return id;
@@ -26,7 +24,7 @@ TensorId ReplayDevice::allocate(const TensorInfo& info) {
 
 void ReplayDevice::touch(const TensorInfo& info) {
   blocks_.touch(info, live());
-  vacancy();
+  if (vacant_.empty()) add_vacancy();
 }
 
 void ReplayDevice::free(TensorId id) {

@@ -39,7 +39,7 @@ class ReplayDevice final : public Device {
   };
   std::int64_t live() const { return blocks_.allocator().stats().requested.now; }
 
-  TensorId vacancy();
+  void add_vacancy();
 
   TensorBlocks blocks_;
   std::vector<Tensor> table_;
