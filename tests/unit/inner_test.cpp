@@ -230,6 +230,61 @@ TEST_CASE("stages whose offloaded states exceed the host's share are not dealt",
   CHECK(infeasible > 0);
 }
 
+TEST_CASE("stages on unlike GPUs are dealt as trying every list deals them", "[planner]") {
+  int found_some = 0, uneven = 0, infeasible = 0;
+  for (const char* first : {"tiny", "slow"})
+    for (const std::vector<std::uint32_t>& pools :
+         {std::vector<std::uint32_t>{0, 1}, {1, 0}, {0, 1, 1}, {1, 0, 0}, {0, 0, 1, 1}})
+      for (const int layers : {5, 8}) {
+        std::string text = world(0, layers, 1, 12);
+        const std::string one = "cluster c { gpu = tiny  nodes = 1  gpus_per_node = 1 }";
+        const auto gpus = [&](std::uint32_t pool) {
+          return std::count(pools.begin(), pools.end(), pool);
+        };
+        text.replace(
+            text.find(one), one.size(),
+            fmt::format(
+                "gpu slow = a100_80gb {{ memory = 80 GiB  reserved = 0 MiB }}\ncluster c {{ "
+                "pool a {{ gpu = {}  nodes = 1  gpus_per_node = {} }}  pool b {{ gpu = {}  "
+                "nodes = 1  gpus_per_node = {} }} }}",
+                first, gpus(0), first == std::string_view("tiny") ? "slow" : "tiny", gpus(1)));
+        const auto made = compiled(text);
+        const Problem& p = *made->problem;
+        Clock clock(p);
+        Inner inner(p, clock);
+        Pricer pricer(p);
+        Layout l;
+        l.pp = std::ssize(pools);
+        l.recompute = kFullRecompute;
+        l.stage_pool = pools;
+        resolve(p, l);
+        l.stage_layers.clear();
+        l.recompute_layers.clear();
+        inner.set(l);
+        const auto free = solve_by_trying(inner, p);
+        REQUIRE(free);
+        const Int128 need = pricer.peak(as_layout(l, *free)).bytes;
+        for (const int percent : {100, 95, 85, 70, 50}) {
+          INFO(text << "cap " << percent << " %, stage 0 on pool " << pools[0]);
+          inner.set(l, static_cast<std::int64_t>(need) * percent / 100);
+          const auto tried = solve_by_trying(inner, p);
+          const auto found = solve(inner, p);
+          CHECK(found == tried);
+          if (!tried) {
+            ++infeasible;
+            continue;
+          }
+          CHECK(solve(inner, p, tried->nanoseconds) == tried);
+          CHECK(!solve(inner, p, tried->nanoseconds - 1));
+          ++found_some;
+          uneven += tried->stage_layers != default_stage_layers(layers, l.pp);
+        }
+      }
+  CHECK(found_some > 40);
+  CHECK(uneven > 20);
+  CHECK(infeasible > 5);
+}
+
 TEST_CASE("lists that a job pins are kept to", "[planner]") {
   const auto made = compiled(world(3, 4, 3, 6));
   const Problem& p = *made->problem;
