@@ -20,7 +20,7 @@ void Executor::Script::allocates(TensorId tensor, const TensorInfo& info, const 
   if (vacant_.empty()) vacant_.push_back(places_++);
   if (place_of_.size() <= tensor) place_of_.resize(tensor + 1);
   place_of_[tensor] = vacant_.back();
-  written().lines.push_back({Line::allocate, vacant_.back(), at.segment, at.op});
+  written().lines.push_back({Line::Kind::allocate, vacant_.back(), at.segment, at.op});
   written().infos.push_back(info);
   vacant_.pop_back();
 }
@@ -28,20 +28,21 @@ void Executor::Script::allocates(TensorId tensor, const TensorInfo& info, const 
 void Executor::Script::frees(TensorId tensor, const StepPoint& at) {
   std::vector<Line>& lines = written().lines;
   const std::uint32_t place = place_of_[tensor];
-  if (!lines.empty() && lines.back().kind == Line::allocate && lines.back().place == place)
-    lines.back().kind = Line::touch;
+  if (!lines.empty() && lines.back().kind == Line::Kind::allocate && lines.back().place == place)
+    lines.back().kind = Line::Kind::touch;
   else
-    lines.push_back({Line::free, place, at.segment, at.op});
+    lines.push_back({Line::Kind::free, place, at.segment, at.op});
   vacant_.push_back(place);
 }
 
 void Executor::Script::grows(std::size_t segment, const StepPoint& at) {
-  written().lines.push_back({Line::grow, static_cast<std::uint32_t>(segment), at.segment, at.op});
+  written().lines.push_back(
+      {Line::Kind::grow, static_cast<std::uint32_t>(segment), at.segment, at.op});
 }
 
 void Executor::Script::ends(const StepPoint& at) {
   Pass& pass = written();
-  pass.end = {Line::free, 0, at.segment, at.op};
+  pass.end = {Line::Kind::free, 0, at.segment, at.op};
   pass.is_complete = true;
 }
 
@@ -88,18 +89,18 @@ bool Executor::play_script(MicroBatch& micro_batch) {
   try {
     for (const Script::Line* end = line + pass.lines.size(); line != end; ++line) {
       switch (line->kind) {
-        case Script::Line::allocate:
+        case Script::Line::Kind::allocate:
           info->micro_batch = at_.micro_batch;
           places[line->place] = device_.allocate(*info++);
           break;
-        case Script::Line::free:
+        case Script::Line::Kind::free:
           device_.free(std::exchange(places[line->place], kNoTensor));
           break;
-        case Script::Line::touch:
+        case Script::Line::Kind::touch:
           info->micro_batch = at_.micro_batch;
           device_.touch(*info++);
           break;
-        case Script::Line::grow:
+        case Script::Line::Kind::grow:
           if (!grown_) grow(chunk.segments[line->place]);
           break;
       }

@@ -16,7 +16,7 @@ namespace plimsoll::runtime {
 class Executor::Script {
  public:
   struct Line {
-    enum Kind : std::uint8_t { allocate, free, touch, grow } kind = allocate;
+    enum class Kind : std::uint8_t { allocate, free, touch, grow } kind = Kind::allocate;
     std::uint32_t place = 0;        ///< grow: index of the segment
     std::uint32_t segment = kNone;  ///< where the executor is
     OpId op = kNone;
