@@ -28,7 +28,7 @@ std::vector<std::int64_t> find_divisors(std::int64_t n) {
   return small;
 }
 
-/// Ascending. The same few numbers are asked for at every core and leaf.
+/// Ascending; valid until the next call. The same few numbers are asked for at every core and leaf.
 const std::vector<std::int64_t>& divisors(std::int64_t n) {
   constexpr std::size_t kMost = 4096;
   static thread_local std::unordered_map<std::int64_t, std::vector<std::int64_t>> known;
