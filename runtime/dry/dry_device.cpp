@@ -50,21 +50,13 @@ void DryDevice::free(TensorId id) {
   vacant_.push_back(id);
 }
 
-/// Blocks do not shrink; the rest is made anew.
 void DryDevice::shrink(TensorId id, std::int64_t bytes) {
   settle();
   Tensor& t = table_.at(id);
   PLIMSOLL_ASSERT(bytes < t.bytes);
   add(t, -bytes);
   t.bytes -= bytes;
-  if (t.block == kNoBlock) return;
-  blocks_->free(t.block);
-  t.block = kNoBlock;
-  TensorInfo info;
-  info.bytes = t.bytes;
-  info.row = t.row;
-  info.stream = t.stream;
-  t.block = blocks_->make(info, live_);
+  if (t.block != kNoBlock) blocks_->shrink(t.block, t.bytes, t.row, t.stream, live_);
 }
 
 /// The bytes stay; the row that they count for is the new one's.

@@ -33,17 +33,11 @@ void ReplayDevice::free(TensorId id) {
   vacant_.push_back(id);
 }
 
-/// Blocks do not shrink; the rest is made anew.
 void ReplayDevice::shrink(TensorId id, std::int64_t bytes) {
   Tensor& t = table_.at(id);
   PLIMSOLL_ASSERT(bytes < t.bytes);
-  blocks_.free(t.block);
-  t.block = kNoBlock;
-  TensorInfo rest;
-  rest.bytes = t.bytes -= bytes;
-  rest.row = t.row;
-  rest.stream = t.stream;
-  t.block = blocks_.make(rest, live());
+  t.bytes -= bytes;
+  blocks_.shrink(t.block, t.bytes, t.row, t.stream, live() - bytes);
 }
 
 }  // namespace plimsoll::runtime

@@ -19,6 +19,17 @@ void TensorBlocks::construct(const TensorInfo& next) {
   phase_ = Phase::steps;
 }
 
+void TensorBlocks::shrink(BlockId& block, std::int64_t bytes, std::uint32_t row, StreamId stream,
+                          std::int64_t live) {
+  free(block);
+  block = kNoBlock;
+  TensorInfo rest;
+  rest.bytes = bytes;
+  rest.row = row;
+  rest.stream = stream;
+  block = make(rest, live);
+}
+
 void TensorBlocks::fail(const TensorInfo& info, std::int64_t live) const {
   const std::string name =
       info.row == kNone ? "a value that several segments read" : plan_.item(info.row).name;

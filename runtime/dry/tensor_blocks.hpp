@@ -32,6 +32,10 @@ class TensorBlocks {
     if (phase_ != Phase::steps) construct(info);
     if (!allocator_.borrow(info.bytes, info.stream)) fail(info, live);
   }
+  /// Blocks do not shrink: the rest of a tensor, \a bytes of the same row, is made anew. kNoBlock
+  /// where there is no memory for it.
+  void shrink(BlockId& block, std::int64_t bytes, std::uint32_t row, StreamId stream,
+              std::int64_t live);
   const Allocator& allocator() const { return allocator_; }
 
  private:
